@@ -1,0 +1,1 @@
+"""Compute profiles: from TOML to a checked, resolved launch plan."""
