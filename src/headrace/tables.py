@@ -15,7 +15,7 @@ class TableRef(BaseModel):
     Attributes:
         uri: Absolute path or `s3://` address of the table's root, without a trailing slash.
         version: Delta version, 0 or more.
-        schema_hash: SHA-256 (hex) of the table's schema as canonical JSON; it tells two schemas apart.
+        schema_hash: SHA-256 (hex) of the schema as canonical JSON; it tells two schemas apart.
         row_count: Rows in this version, or None when the log doesn't tell.
         file_count: Data files in this version, or None when unknown.
         name: The table's short name in the lake (`flights`), or None.
