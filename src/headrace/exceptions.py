@@ -3,7 +3,9 @@
 HeadraceError
 ├── UserError                 wrong input; never retried
 │   ├── FlowNotFoundError, TaskNotFoundError
-│   ├── ProfileError          ├── ProfileNotFoundError, EnvironmentNotFoundError
+│   ├── ProjectNotFoundError, StateFolderError
+│   ├── ProfileError          └── UnknownKeyError
+│   ├── ProfileNotFoundError, ProfileEngineError, EnvironmentNotFoundError, SecretError
 │   ├── ParameterError, TaskDefinitionError, ResultError
 │   └── (feature modules add theirs below these)
 ├── EngineError               infrastructure; a retry may help
@@ -55,9 +57,9 @@ def lines(what: str, found: str = "", fix: str = "") -> str:
     return "\n".join(part for part in (what, found, f"Fix: {fix}" if fix else "") if part)
 
 
-def closest(word: str, known: Iterable[str]) -> str | None:
-    """The known name that looks most like `word`, or None when nothing is near."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+def closest(word: str, known: Iterable[str], *, cutoff: float = 0.5) -> str | None:
+    """The known name that looks most like `word`, or None when nothing is near (0 takes any)."""
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
     return near[0] if near else None
 
 
@@ -71,3 +73,136 @@ class EngineError(HeadraceError):
 
 class DataError(HeadraceError):
     """A table, a version or a schema is not what was asked for."""
+
+
+# --- projects and profiles ---------------------------------------------------------------------
+
+
+class ProjectNotFoundError(UserError):
+    """No folder with `infra/profiles/*.toml`, here or above."""
+
+    start: str
+    variable: str | None
+
+    def describe(self) -> str:
+        named = f" (from {self.variable})" if self.variable else " or a folder above it"
+        return lines(
+            f"{self.start}{named} is not a headrace project.",
+            "A project has at least one file infra/profiles/NAME.toml.",
+            "run `headrace init NAME` to make one, or set HEADRACE_PROJECT=/path/of/the/project",
+        )
+
+
+class StateFolderError(UserError):
+    """The project's state folder can't be written."""
+
+    folder: str
+    reason: str
+
+    def describe(self) -> str:
+        full = "space" in self.reason.lower()
+        return lines(
+            f"the state folder {self.folder} can't be written: {self.reason}.",
+            "It keeps the lake, the ledger, MLflow's store and the logs of runs.",
+            f"{'free some space' if full else 'make it writable'}, or set HEADRACE_STATE=/other/folder",
+        )
+
+
+class ProfileError(UserError):
+    """An environment file, or a value in it, is wrong.
+
+    Attributes:
+        origin: Where the value stands: `infra/profiles/local.toml:12`, or a variable or option.
+        key: Dotted key, or an empty string for the file as a whole.
+        problem: What is wrong with it.
+        found: What was found or is allowed.
+        fix: What to write instead.
+    """
+
+    origin: str
+    key: str
+    problem: str
+    found: str
+    fix: str
+
+    def describe(self) -> str:
+        place = f"{self.origin}: {self.key}: " if self.key else f"{self.origin}: "
+        return lines(f"{place}{self.problem}.", self.found, self.fix)
+
+
+class UnknownKeyError(ProfileError):
+    """A key that headrace doesn't know; `suggestion` is the closest one it knows, or None."""
+
+    suggestion: str | None
+
+
+class SecretError(UserError):
+    """A secret by reference can't be fetched. The text never holds the secret."""
+
+    key: str
+    place: str
+    reason: str
+
+    def describe(self) -> str:
+        return lines(
+            f"{self.key} is kept in {self.place}, but {self.reason}.",
+            "Secrets are given by reference: an environment variable or a file.",
+            f"set it, or let {self.key} point somewhere else",
+        )
+
+
+class EnvironmentNotFoundError(UserError):
+    """No file `infra/profiles/NAME.toml`."""
+
+    name: str
+    folder: str
+    defined: list[str]
+
+    def describe(self) -> str:
+        near = closest(self.name, self.defined, cutoff=0.0)
+        other = f", or use --env {near} (closest name)" if near else ""
+        return lines(
+            f"there is no environment {self.name!r}: {self.folder}/{self.name}.toml does not exist.",
+            f"Defined: {', '.join(self.defined) or 'none'}.",
+            f"add {self.folder}/{self.name}.toml{other}",
+        )
+
+
+class ProfileNotFoundError(UserError):
+    """A task, or the command line, names a profile that the environment doesn't define."""
+
+    profile: str
+    task: str | None
+    file: str
+    defined: list[str]
+
+    def describe(self) -> str:
+        who = f"task {self.task!r} asks for" if self.task else "you ask for"
+        near = closest(self.profile, self.defined, cutoff=0.0)
+        other = f', or use profile="{near}" (closest name)' if near else ""
+        return lines(
+            f"{who} profile {self.profile!r}, which {self.file} does not define.",
+            f"Defined: {', '.join(self.defined) or 'none'}.",
+            f"add [profiles.{self.profile}]{other}",
+        )
+
+
+class ProfileEngineError(UserError):
+    """A task of one engine asks for a profile of another."""
+
+    profile: str
+    task: str
+    wanted: str
+    found: str
+    file: str
+    fitting: list[str]
+
+    def describe(self) -> str:
+        return lines(
+            f"task {self.task!r} needs a {self.wanted} profile, but {self.profile!r} in {self.file} "
+            f"is for {self.found}.",
+            f"Profiles for {self.wanted}: {', '.join(self.fitting) or 'none'}.",
+            f'use profile="{self.fitting[0]}"'
+            if self.fitting
+            else f'add a profile with engine = "{self.wanted}"',
+        )
