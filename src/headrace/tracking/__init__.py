@@ -1,0 +1,1 @@
+"""What MLflow is told about a run, and what happens when it does not answer."""
