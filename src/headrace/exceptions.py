@@ -14,7 +14,8 @@ HeadraceError
 └── DataError                 table, version or schema
     └── TableNotFoundError, SnapshotExpiredError, ...
 
-Each text has three lines: what happened with its names; what was found or is allowed; something to paste.
+Each text has three lines: what happened with its names; what was found or is allowed; something
+to paste.
 Values are attributes, and an error pickles between processes with them.
 """
 
@@ -100,11 +101,11 @@ class StateFolderError(UserError):
     reason: str
 
     def describe(self) -> str:
-        full = "space" in self.reason.lower()
+        first = "free some space" if "space" in self.reason.lower() else "make it writable"
         return lines(
             f"the state folder {self.folder} can't be written: {self.reason}.",
             "It keeps the lake, the ledger, MLflow's store and the logs of runs.",
-            f"{'free some space' if full else 'make it writable'}, or set HEADRACE_STATE=/other/folder",
+            f"{first}, or set HEADRACE_STATE=/other/folder",
         )
 
 
@@ -162,7 +163,7 @@ class EnvironmentNotFoundError(UserError):
         near = closest(self.name, self.defined, cutoff=0.0)
         other = f", or use --env {near} (closest name)" if near else ""
         return lines(
-            f"there is no environment {self.name!r}: {self.folder}/{self.name}.toml does not exist.",
+            f"there is no environment {self.name!r} ({self.folder}/{self.name}.toml does not exist).",
             f"Defined: {', '.join(self.defined) or 'none'}.",
             f"add {self.folder}/{self.name}.toml{other}",
         )
@@ -199,8 +200,8 @@ class ProfileEngineError(UserError):
 
     def describe(self) -> str:
         return lines(
-            f"task {self.task!r} needs a {self.wanted} profile, but {self.profile!r} in {self.file} "
-            f"is for {self.found}.",
+            f"task {self.task!r} needs a {self.wanted} profile, but {self.profile!r} is for "
+            f"{self.found} ({self.file}).",
             f"Profiles for {self.wanted}: {', '.join(self.fitting) or 'none'}.",
             f'use profile="{self.fitting[0]}"'
             if self.fitting
