@@ -166,7 +166,7 @@ class EnvironmentNotFoundError(UserError):
         near = closest(self.name, self.defined, cutoff=0.0)
         other = f", or use --env {near} (closest name)" if near else ""
         return lines(
-            f"there is no environment {self.name!r} ({self.folder}/{self.name}.toml does not exist).",
+            f"there is no environment {self.name!r}: no file {self.folder}/{self.name}.toml.",
             f"Defined: {', '.join(self.defined) or 'none'}.",
             f"add {self.folder}/{self.name}.toml{other}",
         )
@@ -325,4 +325,121 @@ class CommitUnclearError(EngineError):
             f"Whether the write to {self.table} was committed is unknown: {self.problem}.",
             f"Key of the write: {self.key}.",
             "run it again with the same key; a commit that landed is found and kept",
+        )
+
+
+# --- flows, tasks and servers --------------------------------------------------------------------
+
+
+class FlowNotFoundError(UserError):
+    """A name on the command line is not a pipeline.
+
+    Attributes:
+        name: What was asked for.
+        problem: Why it can't be had.
+        defined: Pipelines that exist near it, as `module.name`.
+    """
+
+    name: str
+    problem: str
+    defined: list[str]
+
+    def describe(self) -> str:
+        near = closest(self.name, self.defined)
+        return lines(
+            f"There is no pipeline {self.name!r}: {self.problem}.",
+            f"Defined: {', '.join(self.defined) or 'none'}.",
+            f"headrace run {near or 'MODULE.FLOW'}",
+        )
+
+
+class TaskNotFoundError(UserError):
+    """An option names a task that the pipeline or the run doesn't have."""
+
+    task: str
+    where: str
+    defined: list[str]
+
+    def describe(self) -> str:
+        near = closest(self.task, self.defined)
+        return lines(
+            f"{self.where} has no task {self.task!r}.",
+            f"Tasks: {', '.join(self.defined) or 'none'}.",
+            f"use {near}" if near else "use one of them",
+        )
+
+
+class TaskDefinitionError(UserError):
+    """A decorated function can't be a task or a pipeline, or is used where it can't run."""
+
+    task: str
+    problem: str
+    found: str
+    fix: str
+
+    def describe(self) -> str:
+        return lines(f"Task {self.task!r} {self.problem}.", self.found, self.fix)
+
+
+class ParameterError(UserError):
+    """A parameter of a run has the wrong name or the wrong type."""
+
+    pipeline: str
+    problem: str
+    found: str
+    fix: str
+
+    def describe(self) -> str:
+        return lines(f"Pipeline {self.pipeline!r}: {self.problem}.", self.found, self.fix)
+
+
+class PortInUseError(EngineError):
+    """The port that a server was told to use belongs to another program."""
+
+    port: int
+    server: str
+    owner: str
+
+    def describe(self) -> str:
+        return lines(
+            f"The {self.server} server can't start: port {self.port} on 127.0.0.1 is in use.",
+            f"It belongs to {self.owner}.",
+            f"end that program, set another `port` in [{self.server}] of the environment's file, "
+            "or leave it out and a free one is taken",
+        )
+
+
+class ServerStartError(EngineError):
+    """A background server ended at once, or did not answer in time."""
+
+    name: str
+    exit_code: int | None
+    waited_s: int
+    log_file: str
+    tail: str
+
+    def describe(self) -> str:
+        how = (
+            f"it ended with exit code {self.exit_code}"
+            if self.exit_code is not None
+            else f"it did not answer within {self.waited_s} s"
+        )
+        return lines(
+            f"The {self.name} server did not start: {how}.",
+            f"The end of {self.log_file}:\n{self.tail}",
+            "headrace up  (starts it again and waits)",
+        )
+
+
+class RunTrackingError(EngineError):
+    """Prefect's server can't be reached."""
+
+    url: str
+    reason: str
+
+    def describe(self) -> str:
+        return lines(
+            f"Prefect's server at {self.url} does not answer: {self.reason}.",
+            "A run is started and shown through it.",
+            "headrace up, or unset PREFECT_API_URL to use the project's own server",
         )

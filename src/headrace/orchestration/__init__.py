@@ -1,0 +1,1 @@
+"""Pipelines and tasks as real Prefect flows and tasks; runs, and the servers behind them."""
