@@ -15,7 +15,13 @@ _BYTES: Final = {
     **{unit: 1024**power for power, unit in enumerate(("k", "m", "g", "t"), 1)},
     **{unit: 1000**power for power, unit in enumerate(("kb", "mb", "gb", "tb"), 1)},
 }
-_SECONDS: Final = {"ms": Fraction(1, 1000), "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_SECONDS: Final = {
+    "ms": Fraction(1, 1000),
+    "s": Fraction(1),
+    "m": Fraction(60),
+    "h": Fraction(3600),
+    "d": Fraction(86400),
+}
 MEMORY_UNITS: Final = "KiB, MiB, GiB, TiB (also k, m, g, t; KB, MB, GB, TB are powers of 1000)"
 DURATION_UNITS: Final = "ms, s, m, h, d"
 
