@@ -1,0 +1,44 @@
+# Everything starts here. `make` alone lists the targets.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+HEADRACE := .venv/bin/headrace
+
+.PHONY: help setup demo test lint format bench up down ui clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## make .venv with all that is needed
+	@infra/set-up
+
+demo: setup ## run the main job on real data: flights from Spark through Delta to Ray
+	@$(HEADRACE) run flows.train_delays.train_delays
+
+test: setup ## pass the tests: pure ones first, then those with real engines
+	@.venv/bin/python -m pytest
+
+lint: setup ## ruff, mypy, import-linter
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+
+format: setup ## let ruff format the code
+	@.venv/bin/ruff format .
+	@.venv/bin/ruff check --fix .
+
+bench: setup ## measure: each benchmark prints ratios beside their goals
+	@for bench in benchmarks/[a-z]*.py; do echo "== $$bench"; .venv/bin/python "$$bench" || true; done
+
+up: setup ## start the project's Prefect server in the background
+	@$(HEADRACE) up
+
+down: ## end the background servers
+	@$(HEADRACE) down
+
+ui: setup ## start and print the pages
+	@$(HEADRACE) ui
+
+clean: ## remove .venv and everything that runs made
+	@[ ! -x $(HEADRACE) ] || $(HEADRACE) down
+	rm -rf .venv .headrace dist
