@@ -8,6 +8,7 @@ HeadraceError
 │   ├── ProfileNotFoundError, ProfileEngineError, EnvironmentNotFoundError, SecretError
 │   ├── ParameterError, TaskDefinitionError, ResultError
 │   ├── WriteRequestError
+│   ├── TaskImportError, ArgumentError
 │   ├── FilterError, ColumnNotFoundError, ReadRequestError
 │   ├── LedgerAddressError, LedgerTooNewError, RunNotFoundError, RunBusyError
 │   ├── RepairConflictError, TriggerTakenError
@@ -15,9 +16,12 @@ HeadraceError
 ├── EngineError               infrastructure; a retry may help
 │   ├── JavaNotFoundError, JarsUnavailableError, PortInUseError, ServerStartError
 │   ├── ConcurrentWriteError, CommitUnclearError
+│   ├── EngineNotInstalledError, EngineStartError
 │   ├── CpusBusyError
 │   ├── LedgerUnavailableError, LeaseLostError, SlotsFullError
 │   └── TaskCrashedError      ├── MemoryLimitError, TaskTimeoutError, TaskCancelledError
+│                             └── DiskFullError
+├── TaskFailedError           the task's own code raised an error; `retryable` says the rest
 └── DataError                 table, version or schema
     ├── TableNotFoundError, VersionNotFoundError, LogIncompleteError, LogCorruptError
     ├── UnsupportedTableError, UnreadableColumnError, ChangesUnavailableError
@@ -750,8 +754,9 @@ class ResultError(UserError):
     fix: str
 
     def describe(self) -> str:
+        place = f" at {self.where}" if self.where else ""
         return lines(
-            f"Task {self.task!r} returned {self.problem}{f' at {self.where}' if self.where else ''}.",
+            f"Task {self.task!r} returned {self.problem}{place}.",
             "A result is None, a bool, a number, a text, a table reference, or lists and dicts of "
             "these, at most 64 KiB as JSON.",
             self.fix,
