@@ -1,0 +1,1 @@
+"""Delta tables to Ray Data and back."""

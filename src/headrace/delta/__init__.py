@@ -1,0 +1,1 @@
+"""Delta tables: pin a version, read, write, guard."""
