@@ -67,13 +67,21 @@ def _variable_names(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+def _spark_names(value: dict[str, Any]) -> dict[str, Any]:
+    for name in value:
+        # Spark drops any other name with no more than a line in its log.
+        if not name.startswith("spark."):
+            raise ValueError(f'{name!r} is no Spark setting: they start with "spark."')
+    return value
+
+
 Memory = Annotated[StrictInt, Field(ge=1), Written("memory", parse_memory, format_memory)]
 ObjectStore = Annotated[
     StrictInt, Field(ge=1), Written("object_store_memory", parse_memory, format_memory)
 ]
 Timeout = Annotated[StrictFloat, Field(gt=0), Written("timeout", parse_duration, format_duration)]
 Count = Annotated[StrictInt, Field(ge=1, le=1_000_000)]
-Conf = Annotated[dict[str, StrictStr], BeforeValidator(_texts)]
+Conf = Annotated[dict[str, StrictStr], BeforeValidator(_texts), AfterValidator(_spark_names)]
 EnvValues = Annotated[dict[str, StrictStr | SecretRef], AfterValidator(_variable_names)]
 
 

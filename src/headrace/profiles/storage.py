@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, SecretStr
+
+SECRET_FIELDS: Final = ("access_key", "secret_key", "session_token")
 
 
 class Storage(BaseModel):
