@@ -19,6 +19,7 @@ HeadraceError
 │   ├── EngineNotInstalledError, EngineStartError
 │   ├── CpusBusyError
 │   ├── LedgerUnavailableError, LeaseLostError, SlotsFullError
+│   ├── StorageRefreshError
 │   └── TaskCrashedError      ├── MemoryLimitError, TaskTimeoutError, TaskCancelledError
 │                             └── DiskFullError
 ├── TaskFailedError           the task's own code raised an error; `retryable` says the rest
@@ -163,6 +164,21 @@ class SecretError(UserError):
             f"{self.key} is kept in {self.place}, but {self.reason}.",
             "Secrets are given by reference: an environment variable or a file.",
             f"set it, or let {self.key} point somewhere else",
+        )
+
+
+class StorageRefreshError(EngineError):
+    """The command that renews storage credentials failed. Its output is never part of the text."""
+
+    command: str
+    reason: str
+
+    def describe(self) -> str:
+        return lines(
+            f"storage credentials can't be renewed by `{self.command}`: {self.reason}.",
+            "It has to print one JSON object with access_key, secret_key, and perhaps "
+            "session_token and expires_at.",
+            "run it by hand, then correct refresh_command in [storage]",
         )
 
 

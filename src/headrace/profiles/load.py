@@ -145,7 +145,12 @@ def _section(settings: Settings, name: str) -> Any:
             fix=f"write a header: [{name}]",
         )
     return build(
-        _SECTIONS[name], data, key=(name,), origin=lambda key: settings.origin((name, *key))
+        _SECTIONS[name],
+        data,
+        key=(name,),
+        origin=lambda key: settings.origin((name, *key)),
+        # When credentials end is for the refresh command to say, not for the file.
+        given={"expires_at": None} if name == "storage" else None,
     )
 
 
