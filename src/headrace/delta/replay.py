@@ -1,0 +1,152 @@
+"""Replay a segment of the log: the live files, the protocol and the metadata of one version."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs
+
+from headrace.delta.actions import file_keys, files_schema, parse_file_lines
+from headrace.delta.checkpoints import CheckpointContent, read_checkpoint
+from headrace.delta.protocol import Metadata, Protocol
+from headrace.delta.segments import Segment, log_path
+from headrace.exceptions import LogCorruptError
+
+_FILE_LINES = (b'{"add":{', b'{"remove":{')
+_SKIPPED_LINES = (b'{"commitInfo":', b'{"cdc":', b'{"txn":')
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """The outcome: everything a version is."""
+
+    protocol: Protocol
+    metadata: Metadata
+    files: pa.Table
+    domains: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass
+class CommitLines:
+    """The actions of some commits, oldest first, file actions still as text."""
+
+    protocol: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+    domains: dict[str, dict[str, Any]] = field(default_factory=dict)
+    files: list[bytes] = field(default_factory=list)
+
+    def take(self, content: bytes) -> None:
+        """Add the lines of one commit file."""
+        for raw in content.split(b"\n"):
+            line = raw.strip()
+            if line.startswith(_FILE_LINES):
+                self.files.append(line)
+            elif line and not line.startswith(_SKIPPED_LINES):
+                self._take_other(json.loads(line))
+
+    def _take_other(self, action: dict[str, Any]) -> None:
+        if action.get("protocol"):
+            self.protocol = action["protocol"]
+        if action.get("metaData"):
+            self.metadata = action["metaData"]
+        if domain := action.get("domainMetadata"):
+            self.domains[domain["domain"]] = domain
+        for kind in ("add", "remove"):
+            if action.get(kind):
+                self.files.append(json.dumps({kind: action[kind]}).encode())
+
+
+def replay_any(filesystem: fs.FileSystem, uri: str, segments: Sequence[Segment]) -> Replayed:
+    """Replay the first segment that can be read; a damaged checkpoint is passed over."""
+    for position, segment in enumerate(segments):
+        try:
+            return replay(filesystem, uri, segment)
+        except (OSError, pa.ArrowException, LogCorruptError):
+            if position == len(segments) - 1 or segment.checkpoint is None:
+                raise
+    raise AssertionError("plan_segments offers one at least")
+
+
+def replay(filesystem: fs.FileSystem, uri: str, segment: Segment) -> Replayed:
+    """Replay one segment.
+
+    Raises:
+        LogCorruptError: A file can't be parsed, or there is no protocol or metadata.
+    """
+    commits = read_commits(filesystem, uri, segment)
+    start = CheckpointContent()
+    if segment.checkpoint is not None:
+        start = read_checkpoint(filesystem, uri, segment.checkpoint)
+    protocol, metadata = commits.protocol or start.protocol, commits.metadata or start.metadata
+    if protocol is None or metadata is None:
+        missing = "protocol" if protocol is None else "metaData"
+        raise LogCorruptError(
+            uri=uri, file=f"version {segment.version}", problem=f"it has no {missing} action"
+        )
+    parsed = Metadata.parse(metadata)
+    domains = {**start.domains, **commits.domains}
+    return Replayed(
+        protocol=Protocol.parse(protocol),
+        metadata=parsed,
+        files=_live_files(commits.files, start, parsed),
+        domains={name: value for name, value in domains.items() if not value.get("removed")},
+    )
+
+
+def read_commits(filesystem: fs.FileSystem, uri: str, segment: Segment) -> CommitLines:
+    """Read the segment's commit files, several at a time, and sort their lines by action."""
+    found = CommitLines()
+    folder = log_path(uri)
+
+    def read(name: str) -> bytes:
+        with filesystem.open_input_stream(f"{folder}/{name}") as stream:
+            return bytes(stream.read())
+
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        for name, content in zip(segment.commits, pool.map(read, segment.commits), strict=True):
+            try:
+                found.take(content)
+            except (ValueError, KeyError, AttributeError) as error:
+                raise LogCorruptError(uri=uri, file=name, problem=str(error)) from error
+    return found
+
+
+def _live_files(lines: list[bytes], start: CheckpointContent, metadata: Metadata) -> pa.Table:
+    """Checkpoint files that no later commit touches, then what the commits left."""
+    names = metadata.physical_partition_columns
+    changed = parse_file_lines(lines, names)
+    keys = file_keys(changed)
+    tables = []
+    for table in start.files(names):
+        if len(keys):
+            table = table.filter(pc.invert(pc.is_in(file_keys(table), value_set=keys)))
+        tables.append(table)
+    last = changed.take(_last_of_each(keys))
+    tables.append(last.filter(last["is_add"]).drop_columns(["is_add"]))
+    return _concat(tables, names)
+
+
+def _last_of_each(keys: pa.ChunkedArray) -> pa.Array:
+    """Row numbers of the last row with each key, in order."""
+    if len(keys) == 0:
+        return pa.array([], pa.int64())
+    codes = keys.combine_chunks()
+    codes = codes if isinstance(codes, pa.Array) else pa.concat_arrays(codes.chunks)
+    numbers = codes.dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    backwards = numbers[::-1]
+    _, first = np.unique(backwards, return_index=True)
+    return pa.array(np.sort(len(numbers) - 1 - first), pa.int64())
+
+
+def _concat(tables: Iterable[pa.Table], partition_names: Sequence[str]) -> pa.Table:
+    kept = [table for table in tables if table.num_rows]
+    if not kept:
+        return files_schema(partition_names).empty_table()
+    return pa.concat_tables(kept, promote_options="default").combine_chunks()

@@ -1,0 +1,184 @@
+"""A Delta schema as a small tree, with the names that columns have inside the files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+MAPPING_ID = "delta.columnMapping.id"
+MAPPING_NAME = "delta.columnMapping.physicalName"
+
+
+@dataclass(frozen=True)
+class Primitive:
+    """A type without children, under its Delta name (`long`, `decimal(10,2)`, ...)."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Array:
+    """A list type."""
+
+    element: DeltaType
+    contains_null: bool = True
+
+
+@dataclass(frozen=True)
+class Map:
+    """A map type."""
+
+    key: DeltaType
+    value: DeltaType
+    value_contains_null: bool = True
+
+
+@dataclass(frozen=True)
+class Field:
+    """One column, or one field of a struct.
+
+    Attributes:
+        name: The name that users see.
+        type: Its type.
+        nullable: Whether the table admits nulls.
+        metadata: Field metadata of the Delta schema, as JSON values.
+    """
+
+    name: str
+    type: DeltaType
+    nullable: bool = True
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def physical_name(self) -> str:
+        """The name inside data files, statistics and partition values."""
+        return str(self.metadata.get(MAPPING_NAME, self.name))
+
+    @property
+    def field_id(self) -> int | None:
+        """The Parquet field id under column mapping, or None."""
+        value = self.metadata.get(MAPPING_ID)
+        return None if value is None else int(value)
+
+
+@dataclass(frozen=True)
+class Struct:
+    """A struct type; a table's schema is one."""
+
+    fields: tuple[Field, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The fields' names, in order."""
+        return [child.name for child in self.fields]
+
+    def find(self, name: str) -> Field | None:
+        """The field of that name; upper and lower case are the same, as in Spark."""
+        exact = [child for child in self.fields if child.name == name]
+        near = exact or [child for child in self.fields if child.name.lower() == name.lower()]
+        return near[0] if near else None
+
+
+DeltaType = Primitive | Array | Map | Struct
+
+
+def parse_schema(schema_string: str) -> Struct:
+    """Parse the `schemaString` of a `metaData` action."""
+    parsed = _parse_type(json.loads(schema_string))
+    if not isinstance(parsed, Struct):
+        raise TypeError("the schema of a table is a struct")
+    return parsed
+
+
+def schema_hash(schema_string: str) -> str:
+    """SHA-256 (hex) of a schema as canonical JSON: key order and spaces don't matter."""
+    canonical = json.dumps(json.loads(schema_string), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def walk_fields(kind: DeltaType) -> Iterator[Field]:
+    """Every field of every struct in the type, parents first."""
+    match kind:
+        case Struct(fields):
+            for child in fields:
+                yield child
+                yield from walk_fields(child.type)
+        case Array(element):
+            yield from walk_fields(element)
+        case Map(key, value):
+            yield from walk_fields(key)
+            yield from walk_fields(value)
+        case _:
+            return
+
+
+def walk_types(kind: DeltaType) -> Iterator[DeltaType]:
+    """The type and every type inside it, parents first."""
+    yield kind
+    match kind:
+        case Struct(fields):
+            for child in fields:
+                yield from walk_types(child.type)
+        case Array(element):
+            yield from walk_types(element)
+        case Map(key, value):
+            yield from walk_types(key)
+            yield from walk_types(value)
+        case _:
+            return
+
+
+def without_mapping(kind: DeltaType) -> DeltaType:
+    """The type with column-mapping names and ids removed from every field.
+
+    A table that doesn't use column mapping may still carry the metadata (a mapping that was
+    dropped again); its files have the users' names.
+    """
+    match kind:
+        case Struct(fields):
+            return Struct(tuple(_unmapped(child) for child in fields))
+        case Array(element, nulls):
+            return Array(without_mapping(element), nulls)
+        case Map(key, value, nulls):
+            return Map(without_mapping(key), without_mapping(value), nulls)
+        case _:
+            return kind
+
+
+def _unmapped(child: Field) -> Field:
+    kept = {key: value for key, value in child.metadata.items() if key not in _MAPPING_KEYS}
+    return replace(child, type=without_mapping(child.type), metadata=kept)
+
+
+_MAPPING_KEYS = (MAPPING_ID, MAPPING_NAME)
+
+
+def _parse_type(value: Any) -> DeltaType:
+    if isinstance(value, str):
+        return Primitive(value)
+    kind = value["type"]
+    if kind == "struct":
+        return Struct(tuple(_parse_field(child) for child in value["fields"]))
+    if kind == "array":
+        return Array(_parse_type(value["elementType"]), bool(value.get("containsNull", True)))
+    if kind == "map":
+        return Map(
+            _parse_type(value["keyType"]),
+            _parse_type(value["valueType"]),
+            bool(value.get("valueContainsNull", True)),
+        )
+    if kind == "udt":
+        return _parse_type(value["sqlType"])
+    return _parse_type(kind)
+
+
+def _parse_field(value: Mapping[str, Any]) -> Field:
+    return Field(
+        name=str(value["name"]),
+        type=_parse_type(value["type"]),
+        nullable=bool(value.get("nullable", True)),
+        metadata=value.get("metadata") or {},
+    )
