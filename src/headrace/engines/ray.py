@@ -1,0 +1,146 @@
+"""A local Ray cluster of a profile's size, cleaned up afterwards."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from headrace.engines.cache import lock_file
+from headrace.exceptions import EngineStartError
+from headrace.profiles.models import RayProfile
+
+_log = logging.getLogger("headrace.engines")
+
+_TRIES: Final = 3
+_LEAST_STORE_MIB: Final = 80
+_SOCKET_LIMIT: Final = 107
+# Ray puts this below its temporary folder: session_YYYY-MM-DD_HH-MM-SS_ffffff_PID/sockets/raylet.
+_SOCKET_TAIL: Final = 62
+
+_ENVIRONMENT: Final = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DISABLE_IMPORT_WARNING": "1",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS": "1",
+    "RAY_COLOR_PREFIX": "0",
+    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
+    "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
+    # A busy machine needs longer than the usual 30 s to bring the parts up.
+    "RAY_raylet_start_wait_time_s": "120",
+    "RAY_gcs_server_request_timeout_seconds": "120",
+    # headrace watches the memory of the whole task and names the profile when it ends one.
+    "RAY_memory_monitor_refresh_ms": "0",
+}
+
+
+@contextmanager
+def open_ray(
+    profile: RayProfile,
+    *,
+    import_paths: Sequence[Path] = (),
+    address: str | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Start a local Ray cluster, connect to it, and end both afterwards.
+
+    Args:
+        profile: Its size; `env` of the profile is expected in this process already.
+        import_paths: Folders that workers import modules from, such as the project's root.
+        address: `HOST:PORT` of a running cluster to connect to instead.
+
+    Yields:
+        What Ray says about the cluster (`address`, `node_id`, `session_dir`, ...).
+
+    Raises:
+        EngineStartError: Ray did not start; the text shows the end of its log.
+    """
+    os.environ.update({name: os.environ.get(name, text) for name, text in _ENVIRONMENT.items()})
+    import ray
+
+    job = ray.job_config.JobConfig(_py_driver_sys_path=[str(path) for path in import_paths])
+    quiet = {"log_to_driver": True, "logging_level": logging.WARNING, "job_config": job}
+    if address:
+        context = ray.init(address=address, **quiet)
+        try:
+            yield dict(context.address_info)
+        finally:
+            ray.shutdown()
+        return
+    with _temp_folder() as folder:
+        info = _start(profile, folder, quiet)
+        try:
+            yield info
+        finally:
+            ray.shutdown()
+
+
+def ray_settings(profile: RayProfile) -> dict[str, Any]:
+    """Arguments of `ray.init` for a cluster of the profile's size."""
+    store_mib = object_store_mib(profile)
+    return {
+        "num_cpus": profile.cores,
+        "num_gpus": profile.gpus,
+        "resources": dict(profile.resources),
+        "object_store_memory": store_mib * 2**20,
+        "_memory": max(1, profile.memory_mib - store_mib) * 2**20,
+        "include_dashboard": profile.dashboard,
+        "dashboard_host": "127.0.0.1",
+        "_node_ip_address": "127.0.0.1",
+    }
+
+
+def object_store_mib(profile: RayProfile) -> int:
+    """Shared memory for the object store: as the profile says, or a quarter of its memory."""
+    return profile.object_store_mib or max(_LEAST_STORE_MIB, profile.memory_mib // 4)
+
+
+def _start(profile: RayProfile, folder: Path, quiet: dict[str, Any]) -> dict[str, Any]:
+    import ray
+
+    reason = tail = ""
+    for number in range(1, _TRIES + 1):
+        try:
+            # Two clusters that start at once take each other's ports and time.
+            with lock_file(Path(tempfile.gettempdir()) / f"headrace-ray-{os.getuid()}.lock"):
+                context = ray.init(
+                    address="local", _temp_dir=str(folder), **ray_settings(profile), **quiet
+                )
+            return dict(context.address_info)
+        except Exception as error:  # noqa: BLE001  Ray raises many kinds here, RuntimeError too
+            ray.shutdown()
+            reason, tail = str(error).strip(), _raylet_log(folder)
+            _log.warning("Ray did not start (try %d of %d): %s", number, _TRIES, reason)
+            time.sleep(number)
+    raise EngineStartError(engine="Ray", reason=reason, tail=tail)
+
+
+def _raylet_log(folder: Path) -> str:
+    logs = sorted(folder.glob("session_2*/logs/raylet.err"), key=lambda path: path.stat().st_mtime)
+    text = logs[-1].read_text(errors="replace") if logs else ""
+    return "\n".join(text.strip().splitlines()[-20:])
+
+
+@contextmanager
+def _temp_folder() -> Iterator[Path]:
+    """A folder short enough for Ray's sockets, whose paths may have 107 bytes."""
+    for parent in (tempfile.gettempdir(), "/tmp", "/var/tmp"):  # noqa: S108
+        room = _SOCKET_LIMIT - len(os.fsencode(parent)) - _SOCKET_TAIL - len("/hr-xxxxxxxx/")
+        if room >= 0 and os.access(parent, os.W_OK):
+            folder = Path(tempfile.mkdtemp(prefix="hr-", dir=parent))
+            break
+    else:
+        raise EngineStartError(
+            engine="Ray",
+            reason="no writable temporary folder has a path short enough for its sockets",
+            tail="",
+        )
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,208 @@
+"""A Spark session with Delta, of a profile's size, that keeps to its scratch folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from headrace.engines.jars import jar_paths, spark_folder
+from headrace.engines.java import find_java
+from headrace.exceptions import EngineStartError
+from headrace.profiles.models import SparkProfile
+from headrace.profiles.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# What a session needs beside its heap: the JVM's own parts and this Python with Arrow.
+_BESIDE_HEAP_MIB: Final = 448
+_LEAST_HEAP_MIB: Final = 320
+
+_LOG4J: Final = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+# Warnings that say nothing about the user's job: no Hadoop binaries, long plans, local
+# checkpoints that Delta makes on purpose, and the like.
+_QUIET: Final = {
+    "org.apache.hadoop.util.NativeCodeLoader": "error",
+    "org.apache.hadoop.metrics2": "error",
+    "org.apache.spark.rdd.MapPartitionsRDD": "error",
+    "org.apache.spark.sql.catalyst.util.SparkStringUtils": "error",
+    "org.apache.spark.util.Utils": "error",
+    "org.apache.spark.SparkEnv": "error",
+    "org.apache.parquet.hadoop": "error",
+    "org.apache.spark.sql.execution.window.WindowExec": "error",
+}
+
+
+@contextmanager
+def open_spark(
+    profile: SparkProfile,
+    *,
+    storage: Storage | None = None,
+    app_name: str = "headrace",
+    scratch: Path | None = None,
+    address: str | None = None,
+) -> Iterator[SparkSession]:
+    """Open a Spark session with Delta, and stop it at the end.
+
+    Args:
+        profile: Its size and settings; `spark_conf` wins over headrace's own.
+        storage: Credentials and endpoint of the lake.
+        app_name: Name of the application.
+        scratch: Folder for spilled data, warehouse and configuration; a temporary one when left
+            out. It is removed at the end.
+        address: `sc://HOST:PORT` of a running Spark Connect server to use instead of a local JVM.
+
+    Raises:
+        JavaNotFoundError: There is no Java 17 or newer.
+        JarsUnavailableError: Delta's JARs are missing and can't be fetched.
+        EngineStartError: Spark did not start.
+    """
+    if address:
+        with _open_connect(address) as session:
+            yield session
+        return
+    with _scratch_folder(scratch) as folder:
+        prepare_environment(folder)
+        session = _start(spark_settings(profile, storage, app_name=app_name, scratch=folder))
+        try:
+            yield session
+        finally:
+            session.stop()
+            _end_gateway()
+
+
+def prepare_environment(scratch: Path) -> None:
+    """Set what Spark's launcher reads from the environment of this process."""
+    conf = scratch / "conf"
+    conf.mkdir(parents=True, exist_ok=True)
+    (conf / "log4j2.properties").write_text(log4j_settings())
+    os.environ.update(
+        JAVA_HOME=str(find_java().home),
+        SPARK_HOME=str(spark_folder()),
+        SPARK_CONF_DIR=str(conf),
+        SPARK_LOCAL_IP="127.0.0.1",
+        PYSPARK_PYTHON=sys.executable,
+        PYSPARK_DRIVER_PYTHON=sys.executable,
+    )
+    # Left over from a notebook or another Spark, these would change what is started here.
+    for name in ("PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "MASTER", "SPARK_CONNECT_MODE_ENABLED"):
+        os.environ.pop(name, None)
+
+
+def log4j_settings() -> str:
+    """Settings for Spark's log: warnings and errors on stderr, without the usual noise."""
+    quiet = [
+        f"logger.quiet{number}.name = {name}\nlogger.quiet{number}.level = {level}\n"
+        for number, (name, level) in enumerate(_QUIET.items())
+    ]
+    return _LOG4J + "".join(quiet)
+
+
+def spark_settings(
+    profile: SparkProfile, storage: Storage | None, *, app_name: str, scratch: Path
+) -> dict[str, str]:
+    """The settings of a local session: headrace's, the storage's, then the profile's."""
+    jars = os.pathsep.join(str(path) for path in jar_paths())
+    return {
+        "spark.app.name": app_name,
+        "spark.master": f"local[{profile.cores}]",
+        "spark.driver.memory": f"{heap_mib(profile.memory_mib)}m",
+        # On the class path and not in `spark.jars`: nothing is copied at each start.
+        "spark.driver.extraClassPath": jars,
+        "spark.driver.extraJavaOptions": _java_options(scratch),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.local.dir": str(scratch / "local"),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(max(2, 2 * profile.cores)),
+        "spark.default.parallelism": str(max(2, profile.cores)),
+        # Delta spreads the reading of its log over 50 tasks, which is for clusters.
+        "spark.databricks.delta.snapshotPartitions": str(max(1, profile.cores)),
+        **(storage or Storage()).spark_conf(),
+        **profile.spark_conf,
+    }
+
+
+def heap_mib(memory_mib: int) -> int:
+    """The JVM's share of a profile's memory: three quarters, less where that leaves too little."""
+    return max(_LEAST_HEAP_MIB, min(memory_mib * 3 // 4, memory_mib - _BESIDE_HEAP_MIB))
+
+
+def _java_options(scratch: Path) -> str:
+    # One JVM on few cores: the serial collector and fewer compiler threads start faster and are
+    # smaller. `TieredStopAtLevel` is left alone, since long jobs need the full compiler.
+    options = ["-XX:+UseSerialGC", "-Xss4m", "-Duser.timezone=UTC", "-XX:-UsePerfData"]
+    options += [f'"-Dderby.system.home={scratch}"', f'"-Djava.io.tmpdir={scratch / "tmp"}"']
+    return " ".join(options)
+
+
+def _start(settings: Mapping[str, str]) -> SparkSession:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except PySparkException as error:
+        raise EngineStartError(engine="Spark", reason=str(error), tail="") from error
+
+
+def _end_gateway() -> None:
+    """End the JVM, so that a later session in this process starts with its own settings."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway  # noqa: SLF001  pyspark has no public way
+    if gateway is None:
+        return
+    gateway.shutdown()
+    process = gateway.proc
+    if process is not None:
+        process.stdin.close()
+        process.wait(timeout=30)
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001
+
+
+@contextmanager
+def _open_connect(address: str) -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.builder.remote(address).create()
+    try:
+        yield session
+    finally:
+        # `stop` would end the server's session manager for the tasks that share it.
+        session.client.close()
+
+
+@contextmanager
+def _scratch_folder(scratch: Path | None) -> Iterator[Path]:
+    folder = scratch or Path(tempfile.mkdtemp(prefix="headrace-spark-"))
+    (folder / "tmp").mkdir(parents=True, exist_ok=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
