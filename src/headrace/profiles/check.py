@@ -38,7 +38,7 @@ _BOUNDS: Final = {
 def toml_keys(model: type[BaseModel], *, hidden: Collection[str] = ()) -> dict[str, str]:
     """Field names by the key that TOML has for them, without the `hidden` fields."""
     return {
-        written.key if (written := _written(model, name)) else name: name
+        written.key if (written := written_as(model, name)) else name: name
         for name in model.model_fields
         if name not in hidden
     }
@@ -80,7 +80,8 @@ def build(
         raise _invalid(details, spelled, data, key, origin) from error
 
 
-def _written(model: type[BaseModel], field: str) -> Written | None:
+def written_as(model: type[BaseModel], field: str) -> Written | None:
+    """How a field is written in TOML, when not by its own name and type."""
     info = model.model_fields[field]
     # In `Timeout | None` pydantic leaves the marker on the inner type.
     inner = (part for arg in get_args(info.annotation) for part in get_args(arg))
@@ -89,7 +90,7 @@ def _written(model: type[BaseModel], field: str) -> Written | None:
 
 
 def _parsed(model: type[BaseModel], field: str, value: object, key: Key, origin: Origin) -> object:
-    written = _written(model, field)
+    written = written_as(model, field)
     if written is None:
         return value
     try:

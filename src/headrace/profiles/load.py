@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic import SecretStr
+
 from headrace.exceptions import (
     EnvironmentNotFoundError,
     ProfileError,
@@ -65,7 +67,7 @@ def load_environment(
         root: The project's root; found from the working folder by default.
         overrides: Values by dotted key (`"profiles.etl.cores"`) that win over the file.
         profiles: Profile by task for this run; it wins over HEADRACE_PROFILES.
-        resolve_secrets: False leaves storage secrets out, for showing settings without them.
+        resolve_secrets: False fetches no secret, for showing settings where they aren't at hand.
 
     Raises:
         ProjectNotFoundError: There is no project here.
@@ -178,7 +180,7 @@ def _resolve_addresses(settings: Settings, root: Path, *, fetch: bool) -> None:
         value = table.get(key[-1], _default_address(key))
         if isinstance(value, dict):
             secret = _secret(settings, key, value, root, fetch=fetch)
-            table[key[-1]] = secret.get_secret_value() if secret else str(SecretRef(**value))
+            table[key[-1]] = secret.get_secret_value()
         elif isinstance(value, str):
             if _PASSWORD.search(value) and settings.origin(key).line:
                 raise _literal_secret(settings, key, "a password stands in the file")
@@ -190,11 +192,13 @@ def _default_address(key: Key) -> object:
     return model.model_fields[key[-1]].default
 
 
-def _secret(settings: Settings, key: Key, value: object, root: Path, *, fetch: bool) -> Any:
+def _secret(settings: Settings, key: Key, value: object, root: Path, *, fetch: bool) -> SecretStr:
     if not isinstance(value, dict):
         raise _literal_secret(settings, key, "a secret stands in the file")
     ref = build(SecretRef, value, key=key, origin=lambda rest: settings.origin((*key, *rest)))
-    return resolve_secret(ref, root=root, wanted_by=".".join(key)) if fetch else None
+    if not fetch:
+        return SecretStr(f"({ref})")
+    return resolve_secret(ref, root=root, wanted_by=".".join(key))
 
 
 def _literal_secret(settings: Settings, key: Key, problem: str) -> ProfileError:
