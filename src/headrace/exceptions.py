@@ -966,9 +966,10 @@ class RunNotFoundError(UserError):
 
     run: str
     near: list[str]
+    several: bool
 
     def describe(self) -> str:
-        several = len(self.near) > 1
+        several = self.several
         return lines(
             f"{'More than one run fits' if several else 'There is no run'} {self.run!r}.",
             f"{'They are' if several else 'Latest'}: {', '.join(self.near) or 'none'}.",

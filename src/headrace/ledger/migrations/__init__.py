@@ -1,0 +1,1 @@
+"""Alembic's environment of the ledger; `headrace.ledger.migrate` runs it."""
