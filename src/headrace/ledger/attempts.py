@@ -274,7 +274,7 @@ class AttemptStore(LedgerBase):
 
         def work(connection: sa.Connection) -> AttemptRecord:
             run = self._lock_run(connection, run_id)
-            live = self._live_leases(connection, run_id)
+            live = self.live_leases(connection, run_id)
             if live:
                 raise RunBusyError(
                     run_id=run_id,

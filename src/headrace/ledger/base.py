@@ -67,7 +67,7 @@ class LedgerBase:
             raise LeaseLostError(holder=holder, state=row.state if row else "unknown")
         return row
 
-    def _live_leases(
+    def live_leases(
         self, connection: sa.Connection, run_id: str, now: float | None = None
     ) -> list[tuple[str, float]]:
         """Titles of the run's live leases, and the seconds until each is over without a beat."""

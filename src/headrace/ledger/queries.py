@@ -5,16 +5,43 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from headrace.exceptions import RunNotFoundError
 from headrace.ledger.base import ATTEMPT, REPAIR, RUN, RUNNING_ATTEMPT, RUNNING_REPAIR, LedgerBase
-from headrace.ledger.records import AttemptRecord, Reaped, RepairRecord, RunRecord, State, node_name
+from headrace.ledger.records import (
+    AttemptRecord,
+    Reaped,
+    RepairRecord,
+    RepairRequest,
+    RunIf,
+    RunRecord,
+    State,
+    node_name,
+)
+from headrace.ledger.repair import Graph, RepairPlan, graph_of, plan_repair
 from headrace.ledger.rows import attempt_record, beat_of, repair_record, run_record, utc_now
 
 LATEST = "last"
+
+
+class Attempted(NamedTuple):
+    """What a plan needs of an attempt; a tuple, because a run may have very many."""
+
+    id: int
+    task: str
+    key: str
+    number: int
+    state: State
+    run_if: RunIf
+    depends_on: list[str]
+    repair_seq: int
+    reused_from: int | None
+
+
+_TRIED = [ATTEMPT.c[name] for name in Attempted._fields]
 _POLL_S = 0.5
 _SUFFIX_LENGTH = 4
 
@@ -113,6 +140,34 @@ class ReadStore(LedgerBase):
         row = self.database.read(lambda c: c.execute(query).one_or_none())
         return attempt_record(row) if row else None
 
+    def plan_repair(
+        self, run_id: str, request: RepairRequest, *, graph: Graph | None = None
+    ) -> RepairPlan:
+        """What a repair of the run would do; nothing is changed.
+
+        Args:
+            run_id: The run.
+            request: What is asked for.
+            graph: The tasks as the flow's code has them now; None takes what the run recorded.
+
+        Raises:
+            TaskNotFoundError: The request names a task that there isn't.
+        """
+        planned = sa.select(REPAIR.c.seq, REPAIR.c.planned).where(REPAIR.c.run_id == run_id)
+        tried = sa.select(*_TRIED).where(ATTEMPT.c.run_id == run_id).order_by(ATTEMPT.c.id)
+
+        def work(connection: sa.Connection) -> tuple[list[Any], list[Any]]:
+            rows = connection.execute(tried).all()
+            return [Attempted(*row) for row in rows], list(connection.execute(planned).all())
+
+        attempts, repairs = self.database.read(work)
+        return plan_repair(
+            graph_of(attempts) if graph is None else graph,
+            attempts,
+            request,
+            owed=_owed(repairs, attempts),
+        )
+
     def slots(self, limits: Iterable[str] | None = None) -> dict[str, int]:
         """How many live attempts hold each limit; a dead one holds none.
 
@@ -139,7 +194,7 @@ class ReadStore(LedgerBase):
 
     def live_holders(self, run_id: str) -> dict[str, float]:
         """What of the run is alive, and the seconds until each lease is over without a beat."""
-        return dict(self.database.read(lambda c: self._live_leases(c, run_id)))
+        return dict(self.database.read(lambda c: self.live_leases(c, run_id)))
 
     def wait_until_idle(self, run_id: str, *, timeout_s: float) -> bool:
         """Wait for the run's leases to end, and mark as crashed what proves dead.
@@ -203,6 +258,16 @@ class ReadStore(LedgerBase):
             attempts=tuple(attempt_record(row) for row in attempts),
             repairs=tuple(repair_record(row) for row in repairs),
         )
+
+
+def _owed(repairs: Iterable[sa.Row[Any]], attempts: Iterable[Attempted]) -> set[str]:
+    """What some repair set out to run and neither it nor a later one came to."""
+    reached: dict[str, int] = {}
+    for attempt in attempts:
+        if attempt.reused_from is None:
+            name = node_name(attempt.task, attempt.key)
+            reached[name] = max(attempt.repair_seq, reached.get(name, -1))
+    return {name for row in repairs for name in row.planned if reached.get(name, -1) < row.seq}
 
 
 def _find_run(connection: sa.Connection, run: str) -> RunRecord:

@@ -132,6 +132,7 @@ class RepairRecord(Record):
         tasks: The tasks that were asked for; empty means every unsuccessful one.
         with_dependents: Whether what depends on `tasks` runs again too.
         profiles: Overrides of the tasks' profiles, by task.
+        planned: Names of what it set out to run; what it does not come to is owed.
         token: Fence token of the process that drives it; None before that, and once it was fenced.
         cancel_requested_at: When somebody asked for a cancel.
     """
@@ -143,6 +144,7 @@ class RepairRecord(Record):
     tasks: tuple[str, ...] = ()
     with_dependents: bool = False
     profiles: dict[str, str] = {}
+    planned: tuple[str, ...] = ()
     code: CodeVersion = CodeVersion()
     user: str = ""
     state: State

@@ -32,6 +32,7 @@ from headrace.ledger.records import (
     new_run_id,
     new_token,
 )
+from headrace.ledger.repair import RepairPlan
 from headrace.ledger.rows import (
     beat_of,
     beat_values,
@@ -73,7 +74,7 @@ class RunStore(LedgerBase):
                 repair = RepairRequest(
                     profiles=request.profiles, user=request.user, code=request.code
                 )
-                self._insert_repair(connection, run_id, 0, repair, lease)
+                self._insert_repair(connection, run_id, 0, repair, {**lease, "planned": []})
             return _run(connection, run_id), repair_record(self._last_repair(connection, run_id))
 
         try:
@@ -123,6 +124,7 @@ class RunStore(LedgerBase):
         run_id: str,
         request: RepairRequest,
         *,
+        plan: RepairPlan | None = None,
         after_seq: int | None = None,
         claim: bool = True,
         lease_s: float = LEASE_S,
@@ -132,6 +134,7 @@ class RunStore(LedgerBase):
         Args:
             run_id: The run.
             request: What the repair is asked to do.
+            plan: What it will run; a later repair makes up for what this one does not come to.
             after_seq: The last repair that the caller's plan knows; None means whatever is last.
             claim: Drive it from this process; otherwise it waits for `claim_repair`.
             lease_s: Length of the driver's lease.
@@ -141,6 +144,7 @@ class RunStore(LedgerBase):
             RepairConflictError: Somebody else repaired it since `after_seq`, or has one waiting.
         """
         token = new_token()
+        planned = [done.name for done in plan.decisions if done.again] if plan else []
 
         def work(connection: sa.Connection) -> RepairRecord:
             run = self._lock_run(connection, run_id)
@@ -153,7 +157,9 @@ class RunStore(LedgerBase):
                 raise _conflict(last)
             self._check_idle(connection, run)
             lease = new_lease_values(self.watch, token, lease_s) if claim else {}
-            self._insert_repair(connection, run_id, last.seq + 1, request, lease)
+            self._insert_repair(
+                connection, run_id, last.seq + 1, request, {**lease, "planned": planned}
+            )
             if claim:
                 _start_run(connection, run_id)
             else:
@@ -319,25 +325,25 @@ class RunStore(LedgerBase):
         run_id: str,
         seq: int,
         request: RepairRequest,
-        lease: dict[str, Any],
+        values: dict[str, Any],
     ) -> None:
-        now = utc_now()
+        now, claimed = utc_now(), "token" in values
         connection.execute(
             sa.insert(REPAIR).values(
                 run_id=run_id,
                 seq=seq,
-                state="running" if lease else "queued",
+                state="running" if claimed else "queued",
                 created_at=now,
-                started_at=now if lease else None,
+                started_at=now if claimed else None,
                 **code_values(request.code),
                 **request.model_dump(exclude={"code"}),
-                **lease,
+                **values,
             )
         )
 
     def _check_idle(self, connection: sa.Connection, run: sa.Row[Any]) -> None:
         """Refuse while a lease is live; mark as crashed what holds a dead one."""
-        live = self._live_leases(connection, run.id)
+        live = self.live_leases(connection, run.id)
         if not live and run.state == "queued":
             live = [("the run itself, which has not started yet", 0.0)]
         if live:

@@ -80,6 +80,7 @@ def _create_repair() -> None:
         sa.Column("tasks", sa.JSON, nullable=False),
         sa.Column("with_dependents", sa.Boolean, nullable=False),
         sa.Column("profiles", sa.JSON, nullable=False),
+        sa.Column("planned", sa.JSON, nullable=False),
         sa.Column("code_commit", sa.String(64)),
         sa.Column("code_dirty", sa.Boolean, nullable=False),
         sa.Column("user", sa.String(255), nullable=False),
