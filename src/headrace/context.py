@@ -1,4 +1,4 @@
-"""What a running task knows: its run, its parameters, its tables, and what it has read and written."""
+"""What a running task knows: its run, its parameters, its tables, what it read and wrote."""
 
 from __future__ import annotations
 
@@ -28,6 +28,21 @@ class Lineage:
     mode: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Attachment:
+    """A file or a text that people should see with the run.
+
+    Attributes:
+        title: Heading.
+        path: A file that goes to the task's MLflow run; None for a text alone.
+        markdown: Text that is shown on the run's page in Prefect.
+    """
+
+    title: str
+    path: str | None = None
+    markdown: str = ""
+
+
 @dataclass(kw_only=True)
 class TaskContext:
     """Given to every task that has a parameter named `context`.
@@ -47,6 +62,7 @@ class TaskContext:
         logger: A logger whose lines reach the Prefect run and the attempt's log file.
         reads: Tables read so far, in order, each version once.
         writes: Tables written so far, in order.
+        attachments: Files and texts to show with the run.
     """
 
     run_id: str = "local"
@@ -63,6 +79,7 @@ class TaskContext:
     logger: logging.Logger = field(default_factory=lambda: logging.getLogger("headrace.task"))
     reads: list[Lineage] = field(default_factory=list)
     writes: list[Lineage] = field(default_factory=list)
+    attachments: list[Attachment] = field(default_factory=list)
 
     def table_uri(self, name: str) -> str:
         """Where the table `name` lives.
@@ -87,6 +104,17 @@ class TaskContext:
     def record_write(self, ref: TableRef, mode: str) -> None:
         """Note that the task made this version."""
         self.writes.append(Lineage(ref=ref, mode=mode))
+
+    def attach(self, title: str, *, path: Path | str | None = None, markdown: str = "") -> None:
+        """Show something with the run: a file in MLflow, a text in Prefect, or both.
+
+        Args:
+            title: Heading, such as `Delay report`.
+            path: A file that stays where it is until the task is over.
+            markdown: Text for the run's page in Prefect.
+        """
+        file = str(Path(path).absolute()) if path is not None else None
+        self.attachments.append(Attachment(title=title, path=file, markdown=markdown))
 
 
 _current: ContextVar[TaskContext | None] = ContextVar("headrace_task_context", default=None)

@@ -210,7 +210,7 @@ class ProfileNotFoundError(UserError):
     def describe(self) -> str:
         who = f"task {self.task!r} asks for" if self.task else "you ask for"
         near = closest(self.profile, self.defined, cutoff=0.0)
-        other = f', or use profile="{near}" (closest name)' if near else ""
+        other = f', or use profile="{near}" (closest name).' if near else "."
         return lines(
             f"{who} profile {self.profile!r}, which {self.file} does not define.",
             f"Defined: {', '.join(self.defined) or 'none'}.",
@@ -1026,5 +1026,20 @@ class TriggerTakenError(UserError):
         return lines(
             f"Pipeline {self.pipeline!r} already ran for {self.trigger_key}.",
             f"Its run is {self.run_id}.",
+            f"headrace runs show {self.run_id}",
+        )
+
+
+class RunFailedError(HeadraceError):
+    """A pipeline's function returned although a task had not succeeded."""
+
+    run_id: str
+    state: str
+    problem: str
+
+    def describe(self) -> str:
+        return lines(
+            f"Run {self.run_id} ended as {self.state}: {self.problem}.",
+            "A run is green only if everything in it ran or was excluded.",
             f"headrace runs show {self.run_id}",
         )

@@ -1,0 +1,380 @@
+"""One attempt of one task: slot, ledger, MLflow run, child process, artifacts."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from prefect.client.schemas.objects import TaskRunResult
+from prefect.context import TaskRunContext
+from prefect.logging import get_run_logger
+
+from headrace.engines.launch import AttemptResult, run_attempt
+from headrace.engines.spec import AttemptSpec, decode_value, encode_arguments
+from headrace.exceptions import (
+    HeadraceError,
+    LeaseLostError,
+    TaskCancelledError,
+    TaskDefinitionError,
+    TaskFailedError,
+    TaskTimeoutError,
+    UserError,
+)
+from headrace.ledger.heartbeat import keep_lease
+from headrace.ledger.records import (
+    AttemptRecord,
+    AttemptRequest,
+    ErrorInfo,
+    Outcome,
+    node_name,
+)
+from headrace.orchestration.artifacts import show_attachments, show_tables
+from headrace.orchestration.events import TaskEvent, tell_line, tell_task
+from headrace.orchestration.session import RunSession, active_session
+from headrace.orchestration.tasks import EngineTask, call_place
+from headrace.orchestration.tracked import finish_task_run, start_task_run
+
+if TYPE_CHECKING:
+    from headrace.profiles.models import PythonProfile, RayProfile, SparkProfile
+
+Ended = Literal["success", "failed", "timed_out", "cancelled", "crashed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Attempt:
+    """What belongs to one attempt while it runs."""
+
+    session: RunSession
+    task: EngineTask[Any, Any]
+    profile: SparkProfile | RayProfile | PythonProfile
+    record: AttemptRecord
+    folder: Path
+    mlflow_run_id: str | None
+
+    @property
+    def log_path(self) -> Path:
+        return self.folder / "log.txt"
+
+    def event(self, state: str, **values: Any) -> TaskEvent:
+        return TaskEvent(
+            task=self.record.task,
+            key=self.record.key,
+            attempt=self.record.number,
+            profile=self.profile.name,
+            state=state,
+            log_path=str(self.log_path),
+            **values,
+        )
+
+
+def run_task(task: EngineTask[Any, Any], arguments: dict[str, Any]) -> Any:
+    """Run a task of the active session, or give what an earlier attempt of it made.
+
+    Args:
+        task: The task.
+        arguments: Its arguments by name, futures resolved.
+
+    Returns:
+        What the task's function returned.
+
+    Raises:
+        TaskDefinitionError: The task is not called from a pipeline.
+        TaskFailedError: The function raised an error.
+        TaskCrashedError: Its process ended without a result (also by memory, time or a cancel).
+        LeaseLostError: The attempt was found dead and its result is refused.
+    """
+    session = active_session()
+    if session is None:
+        raise TaskDefinitionError(
+            task=task.name,
+            problem="is called from a flow that is not a pipeline",
+            found="Its run needs a ledger entry, an environment and a profile.",
+            fix="decorate the flow with @pipeline instead of @flow",
+        )
+    key = _key(task, arguments)
+    depends_on = _note_node(session, task.name, key)
+    earlier = _earlier(session, node_name(task.name, key))
+    if earlier is not None:
+        return _take_over(session, earlier)
+    profile = session.project.profile_of(task.name, task.settings.kind, task.settings.profile)
+    spec_arguments = encode_arguments(task.function, arguments)
+    tell_task(TaskEvent(task=task.name, key=key, profile=profile.name, state="queued"))
+    with session.slots.hold(profile.cores, profile.memory_mib, session.cancel):
+        return _attempt(session, task, key, profile, spec_arguments, depends_on)
+
+
+def _attempt(
+    session: RunSession,
+    task: EngineTask[Any, Any],
+    key: str,
+    profile: SparkProfile | RayProfile | PythonProfile,
+    arguments: dict[str, Any],
+    depends_on: tuple[str, ...],
+) -> Any:
+    context = TaskRunContext.get()
+    record = session.ledger.start_attempt(
+        session.run.id,
+        AttemptRequest(
+            task=task.name,
+            key=key,
+            depends_on=depends_on,
+            profile=profile.name,
+            engine=profile.engine,
+            prefect_task_run_id=str(context.task_run.id) if context else None,
+        ),
+        seq=session.repair.seq,
+        token=session.token,
+    )
+    folder = session.folder / _folder_name(record)
+    attempt = _Attempt(
+        session=session,
+        task=task,
+        profile=profile,
+        record=record,
+        folder=folder,
+        mlflow_run_id=start_task_run(session, record, profile),
+    )
+    session.ledger.annotate_attempt(
+        record.id,
+        record.token or "",
+        log_path=str(attempt.log_path),
+        **({"mlflow_run_id": attempt.mlflow_run_id} if attempt.mlflow_run_id else {}),
+    )
+    tell_task(attempt.event("running"))
+    try:
+        result = _run_child(attempt, arguments)
+    except BaseException as error:
+        _record_failure(attempt, error)
+        raise
+    return _record_success(attempt, result)
+
+
+def _run_child(attempt: _Attempt, arguments: dict[str, Any]) -> AttemptResult:
+    session, record, profile = attempt.session, attempt.record, attempt.profile
+    logger = get_run_logger()
+    lost = threading.Event()
+    cancel = _AnyEvent(session.cancel, lost)
+    with ExitStack() as stack:
+        stack.enter_context(
+            keep_lease(session.ledger.renew_lease, record.id, record.token or "", on_lost=lost.set)
+        )
+        spec = AttemptSpec.of(
+            function=attempt.task.function,
+            kind=attempt.task.settings.kind,
+            arguments=arguments,
+            task=record.task,
+            key=record.key,
+            attempt=record.number,
+            run_id=session.run.id,
+            pipeline=session.run.pipeline,
+            parameters={**session.run.parameters, **session.repair.parameters},
+            profile=profile,
+            environment=session.project.environment,
+            root=session.project.root,
+            folder=attempt.folder,
+            env=session.tracker.child_env(attempt.mlflow_run_id, session.experiment),
+            mlflow_run_id=attempt.mlflow_run_id,
+            address=session.engines.address(profile),
+        )
+        result = run_attempt(
+            spec,
+            on_line=lambda line: _on_line(attempt, logger, line),
+            on_usage=lambda usage: tell_task(
+                attempt.event(
+                    "running",
+                    seconds=usage.wall_s,
+                    memory_mib=usage.peak_memory_mib,
+                    cpu_s=usage.cpu_s,
+                )
+            ),
+            cancel=cancel,
+            timeout_s=attempt.task.settings.timeout_s or profile.timeout_s,
+        )
+    if lost.is_set():
+        raise LeaseLostError(holder=f"attempt {record.number} of {record.name}", state="crashed")
+    return result
+
+
+class _AnyEvent(threading.Event):
+    """Set as soon as one of several events is."""
+
+    def __init__(self, *events: threading.Event) -> None:
+        super().__init__()
+        self._events = events
+
+    def is_set(self) -> bool:
+        return any(event.is_set() for event in self._events)
+
+
+def _on_line(attempt: _Attempt, logger: Any, line: str) -> None:
+    tell_line(attempt.record.name, line)
+    logger.info("%s", line)
+
+
+def _record_success(attempt: _Attempt, result: AttemptResult) -> Any:
+    session, record = attempt.session, attempt.record
+    session.ledger.finish_attempt(
+        record.id,
+        record.token or "",
+        Outcome(
+            state="success",
+            result=result.value,
+            inputs=tuple(result.reads),
+            outputs=tuple(result.writes),
+            usage=result.usage.model_dump(),
+        ),
+    )
+    rows = [write.ref.row_count for write in result.writes if write.ref.row_count is not None]
+    tell_task(
+        attempt.event(
+            "success",
+            seconds=result.usage.wall_s,
+            memory_mib=result.usage.peak_memory_mib,
+            cpu_s=result.usage.cpu_s,
+            rows=sum(rows) if rows else None,
+            tables=tuple(str(write.ref) for write in result.writes),
+        )
+    )
+    finish_task_run(session, attempt.mlflow_run_id, attempt.profile, result, attempt.log_path)
+    show_tables(record.name, result)
+    show_attachments(record.name, result)
+    return decode_value(result.value)
+
+
+def _record_failure(attempt: _Attempt, error: BaseException) -> None:
+    session, record = attempt.session, attempt.record
+    state = _end_state(error, session)
+    usage = getattr(error, "usage", None)
+    tell_task(
+        attempt.event(
+            state,
+            seconds=usage.wall_s if usage else 0.0,
+            memory_mib=usage.peak_memory_mib if usage else 0.0,
+            error=str(error) or type(error).__name__,
+        )
+    )
+    try:
+        session.ledger.finish_attempt(
+            record.id,
+            record.token or "",
+            Outcome(
+                state=state,
+                error=_error_info(error),
+                usage=usage.model_dump() if usage else None,
+            ),
+        )
+    except LeaseLostError:
+        # It was already counted as crashed; the first verdict stands.
+        pass
+    except HeadraceError as trouble:
+        get_run_logger().error("the failure could not be recorded: %s", trouble)
+    finish_task_run(
+        session, attempt.mlflow_run_id, attempt.profile, None, attempt.log_path, error=error
+    )
+
+
+def _end_state(error: BaseException, session: RunSession) -> Ended:
+    if isinstance(error, TaskTimeoutError):
+        return "timed_out"
+    if isinstance(error, TaskCancelledError) or not isinstance(error, Exception):
+        return "cancelled"
+    if isinstance(error, TaskFailedError | UserError):
+        return "failed"
+    return "cancelled" if session.cancel.is_set() else "crashed"
+
+
+def _error_info(error: BaseException) -> ErrorInfo:
+    if isinstance(error, TaskFailedError):
+        return ErrorInfo(
+            type=error.error_type,
+            message=error.error_message,
+            traceback=error.traceback,
+            retryable=error.retryable,
+        )
+    return ErrorInfo(
+        type=type(error).__name__,
+        message=str(error),
+        traceback=""
+        if isinstance(error, HeadraceError)
+        else "".join(traceback.format_tb(error.__traceback__)),
+        retryable=not isinstance(error, UserError),
+    )
+
+
+def _key(task: EngineTask[Any, Any], arguments: dict[str, Any]) -> str:
+    """Key of the for-each item: what the task says, else its place among the task's calls."""
+    key = task.settings.key
+    if callable(key):
+        return str(key(arguments))
+    if key is not None:
+        return str(arguments[key])
+    place = call_place.get()
+    return str(place + 1) if place else ""
+
+
+def _note_node(session: RunSession, task: str, key: str) -> tuple[str, ...]:
+    """Remember which Prefect task run this is, and give the tasks whose results it was handed."""
+    context = TaskRunContext.get()
+    if context is None:
+        return ()
+    session.nodes[context.task_run.id] = node_name(task, key)
+    found = {
+        session.nodes[given.id]
+        for inputs in context.task_run.task_inputs.values()
+        for given in inputs
+        if isinstance(given, TaskRunResult) and given.id in session.nodes
+    }
+    return tuple(sorted(found))
+
+
+def _earlier(session: RunSession, name: str) -> AttemptRecord | None:
+    """The attempt whose outcome stands, or None when the task has to run."""
+    latest = session.ledger.latest_attempts(session.run.id).get(name) if session.plan else None
+    decision = session.plan.of(name) if session.plan else None
+    if latest is None or decision is None or decision.again:
+        return None
+    return latest
+
+
+def _take_over(session: RunSession, earlier: AttemptRecord) -> Any:
+    """Let an earlier attempt stand for this call: its result, or its failure."""
+    if earlier.state != "success":
+        error = earlier.error
+        raise TaskFailedError(
+            task=earlier.name,
+            error_type=error.type if error else earlier.state,
+            error_message=error.message if error else "this repair was not asked to run it again",
+            traceback=error.traceback if error else "",
+            log_path=earlier.log_path or "",
+            retryable=False,
+        )
+    if earlier.repair_seq != session.repair.seq:
+        session.ledger.record_reused(
+            session.run.id, earlier.id, seq=session.repair.seq, token=session.token
+        )
+    rows = [out.ref.row_count for out in earlier.outputs if out.ref.row_count is not None]
+    tell_task(
+        TaskEvent(
+            task=earlier.task,
+            key=earlier.key,
+            attempt=earlier.number,
+            profile=earlier.profile or "",
+            state="reused",
+            rows=sum(rows) if rows else None,
+            tables=tuple(str(out.ref) for out in earlier.outputs),
+            log_path=earlier.log_path or "",
+        )
+    )
+    return decode_value(earlier.result)
+
+
+def _folder_name(record: AttemptRecord) -> str:
+    """`task/1`, or `task-KEY/1` with a key that is safe as a folder's name."""
+    from urllib.parse import quote
+
+    name = f"{record.task}-{quote(record.key, safe='')[:80]}" if record.key else record.task
+    return f"{name}/{record.number}"

@@ -1,0 +1,36 @@
+"""Prefect's thread pool, noting the order in which a pipeline calls its tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from headrace.orchestration.tasks import EngineTask, call_place, count_call
+
+if TYPE_CHECKING:
+    from prefect.futures import PrefectConcurrentFuture
+
+
+class SlotTaskRunner(ThreadPoolTaskRunner):  # type: ignore[type-arg]
+    """Runs submitted and mapped tasks in threads that wait for their child processes.
+
+    The place of a call is counted here, in the flow's own thread, since the threads start in any
+    order: a repair finds an item without a key by that place.
+    """
+
+    def submit(self, task: Any, *args: Any, **kwargs: Any) -> PrefectConcurrentFuture[Any]:
+        """Submit a task, and let the session wait for it before the run ends."""
+        if not isinstance(task, EngineTask):
+            return super().submit(task, *args, **kwargs)
+        from headrace.orchestration.session import active_session
+
+        token = call_place.set(count_call(task))
+        try:
+            future: PrefectConcurrentFuture[Any] = super().submit(task, *args, **kwargs)
+        finally:
+            call_place.reset(token)
+        session = active_session()
+        if session is not None:
+            session.submitted.append((task, future))
+        return future

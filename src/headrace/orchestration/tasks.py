@@ -1,0 +1,282 @@
+"""`@spark_task`, `@ray_task`, `@python_task`: Prefect tasks that run on a compute profile."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
+
+from prefect import Task
+from prefect.cache_policies import NO_CACHE
+from prefect.context import FlowRunContext, TaskRunContext
+
+from headrace.context import current_context, inside_task
+from headrace.exceptions import HeadraceError, TaskDefinitionError, UserError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Kind = Literal["spark", "ray", "python"]
+
+INJECTED: dict[Kind, tuple[str, ...]] = {
+    "spark": ("spark", "context"),
+    "ray": ("context",),
+    "python": ("context",),
+}
+"""Parameters that headrace fills in and a caller doesn't see, by kind of task."""
+
+call_place: ContextVar[int | None] = ContextVar("headrace_call_place", default=None)
+"""How many times the pipeline had called this task before, noted where the flow calls it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSettings:
+    """What a decorator was told.
+
+    Attributes:
+        kind: The engine.
+        profile: Name of the compute profile; None for the environment's first of that engine.
+        key: Parameter (or function of the parameters) that names a for-each item; None for a task
+            that is called once.
+        timeout_s: Time limit of one attempt, or None for the profile's.
+    """
+
+    kind: Kind
+    profile: str | None = None
+    key: str | Callable[[dict[str, Any]], str] | None = None
+    timeout_s: float | None = None
+
+
+class EngineTask(Task[P, R], Generic[P, R]):
+    """A Prefect task whose function runs in a child process on a compute profile.
+
+    Inside a pipeline it behaves like any Prefect task: `.submit`, `.map`, `wait_for`, retries,
+    tags. Outside one, and inside another task, a call is a plain function call.
+
+    Attributes:
+        function: The function that was decorated.
+        settings: What the decorator was told.
+    """
+
+    function: Callable[..., Any]
+    settings: TaskSettings
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the task in a pipeline, or the plain function elsewhere."""
+        if inside_task() or FlowRunContext.get() is None:
+            kwargs.pop("wait_for", None)
+            return call_plain(self.function, self.settings.kind, args, kwargs)
+        token = call_place.set(count_call(self))
+        try:
+            return super().__call__(*args, **kwargs)
+        finally:
+            call_place.reset(token)
+
+    def with_options(self, **options: Any) -> EngineTask[P, R]:
+        """A copy with other options: Prefect's, and `profile`, `key`, `timeout_s`."""
+        own: dict[str, Any] = {
+            name: options.pop(name) for name in ("profile", "key") if name in options
+        }
+        own |= _timeout(options)
+        plain = super().with_options(**options)
+        return _as_engine_task(plain, self.function, replace(self.settings, **own))
+
+
+def call_plain(
+    function: Callable[..., Any], kind: Kind, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Call a task's function here, with the session and context that it asks for."""
+    names = inspect.signature(function).parameters
+    bound = inspect.signature(function).bind_partial(*args, **kwargs).arguments
+    for name in INJECTED[kind]:
+        if name in names and name not in bound:
+            kwargs[name] = current_context() if name == "context" else _active_spark(function)
+    return function(*args, **kwargs)
+
+
+def _active_spark(function: Callable[..., Any]) -> Any:
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is None:
+        name = function.__name__
+        raise TaskDefinitionError(
+            task=name,
+            problem="is called as a plain function without a Spark session",
+            found="No session is active in this process.",
+            fix=f"{name}(..., spark=session), or call it inside a @pipeline",
+        )
+    return session
+
+
+def count_call(task: EngineTask[Any, Any]) -> int | None:
+    """How many times the pipeline has called this task before, or None outside a session."""
+    from headrace.orchestration.session import active_session
+
+    session = active_session()
+    return session.next_place(task.name) if session is not None else None
+
+
+@overload
+def spark_task(function: Callable[P, R], /) -> EngineTask[P, R]: ...
+@overload
+def spark_task(**options: Any) -> Callable[[Callable[P, R]], EngineTask[P, R]]: ...
+def spark_task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a function a task that runs on Spark.
+
+    The function may have a parameter `spark` (the session, with Delta) and a parameter `context`
+    (`TaskContext`); both are filled in and the caller doesn't pass them. It returns table
+    references or small JSON.
+
+    Args:
+        function: The function, when the decorator is used without parentheses. It stands at the
+            top level of a module.
+        **options: `profile` (name of a Spark profile; the environment's first by default), `key`
+            (name of the parameter, or function of all parameters, that names a for-each item),
+            `timeout_s`, and every option of Prefect's `@task` (`retries`, `tags`, `name`, ...).
+
+    Raises:
+        TaskDefinitionError: The function can't be a task.
+
+    Example:
+        >>> from headrace import spark_task, write_table
+        >>> @spark_task(profile="etl", retries=1)
+        ... def count_up(rows: int, spark):
+        ...     return write_table(spark.range(rows), "numbers")
+        >>> list(inspect.signature(count_up.fn).parameters)
+        ['rows']
+    """
+    return _decorate("spark", function, options)
+
+
+@overload
+def ray_task(function: Callable[P, R], /) -> EngineTask[P, R]: ...
+@overload
+def ray_task(**options: Any) -> Callable[[Callable[P, R]], EngineTask[P, R]]: ...
+def ray_task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a function a task that runs as the driver of a Ray cluster.
+
+    Ray is connected when the function starts: `import ray` and go. A parameter `context` is filled
+    in. For the options, what it returns and what it raises, see `spark_task`.
+    """
+    return _decorate("ray", function, options)
+
+
+@overload
+def python_task(function: Callable[P, R], /) -> EngineTask[P, R]: ...
+@overload
+def python_task(**options: Any) -> Callable[[Callable[P, R]], EngineTask[P, R]]: ...
+def python_task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a function a task that runs in one plain Python process: pandas, polars, scikit-learn.
+
+    For the options, what it returns and what it raises, see `spark_task`.
+    """
+    return _decorate("python", function, options)
+
+
+def _decorate(kind: Kind, function: Callable[..., Any] | None, options: dict[str, Any]) -> Any:
+    if function is None:
+        return functools.partial(_make_task, kind, options=options)
+    return _make_task(kind, function, options=options)
+
+
+def _make_task(
+    kind: Kind, function: Callable[..., Any], *, options: dict[str, Any]
+) -> EngineTask[Any, Any]:
+    options = dict(options)
+    _check_function(function)
+    settings = TaskSettings(
+        kind=kind,
+        profile=options.pop("profile", None),
+        key=options.pop("key", None),
+        **_timeout(options),
+    )
+    _check_key(function, settings.key)
+    options.setdefault("cache_policy", NO_CACHE)
+    options.setdefault("retry_condition_fn", may_retry)
+    plain: Task[Any, Any] = Task(fn=_launcher(function, kind), **options)
+    return _as_engine_task(plain, function, settings)
+
+
+def _as_engine_task(
+    plain: Task[Any, Any], function: Callable[..., Any], settings: TaskSettings
+) -> EngineTask[Any, Any]:
+    """Turn a task that Prefect built into ours; Prefect's `with_options` names its own class."""
+    plain.__class__ = EngineTask
+    task = cast("EngineTask[Any, Any]", plain)
+    task.function = function
+    task.settings = settings
+    task.__wrapped__ = function  # type: ignore[attr-defined]
+    return task
+
+
+def _launcher(function: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
+    """What Prefect runs in the flow's process: it starts the child and waits for it."""
+    signature = inspect.signature(function)
+    visible = signature.replace(
+        parameters=[p for name, p in signature.parameters.items() if name not in INJECTED[kind]]
+    )
+
+    @functools.wraps(function)
+    def launch(*args: Any, **kwargs: Any) -> Any:
+        from headrace.orchestration.attempts import run_task
+
+        context = TaskRunContext.get()
+        if context is None:
+            return call_plain(function, kind, args, kwargs)
+        bound = visible.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return run_task(cast("EngineTask[Any, Any]", context.task), dict(bound.arguments))
+
+    launch.__signature__ = visible  # type: ignore[attr-defined]
+    return launch
+
+
+def _check_function(function: Callable[..., Any]) -> None:
+    name = getattr(function, "__name__", str(function))
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        raise TaskDefinitionError(
+            task=name,
+            problem="is a coroutine or a generator",
+            found="A task's function runs to its end in a process of its own and returns once.",
+            fix="make it a plain `def` that returns a value",
+        )
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
+            raise TaskDefinitionError(
+                task=name,
+                problem=f"has the positional-only parameter {parameter.name!r}",
+                found="Arguments travel to the task's process by name.",
+                fix="give each parameter a name",
+            )
+
+
+def _check_key(function: Callable[..., Any], key: object) -> None:
+    names = list(inspect.signature(function).parameters)
+    if isinstance(key, str) and key not in names:
+        raise TaskDefinitionError(
+            task=function.__name__,
+            problem=f"has key={key!r}, which is not one of its parameters",
+            found=f"Parameters: {', '.join(names) or 'none'}.",
+            fix="name one of them, or give a function of all",
+        )
+
+
+def _timeout(options: dict[str, Any]) -> dict[str, Any]:
+    """Take the time limit out of the options: the child is ended by us, not by Prefect's signal."""
+    given = [options.pop(name) for name in ("timeout_s", "timeout_seconds") if name in options]
+    return {"timeout_s": float(given[0]) if given[0] is not None else None} if given else {}
+
+
+def may_retry(task: Any, task_run: Any, state: Any) -> bool:
+    """Whether Prefect should try again: not after wrong input, which would be wrong again."""
+    del task, task_run
+    error = state.data
+    if isinstance(error, UserError):
+        return False
+    if isinstance(error, HeadraceError):
+        return bool(getattr(error, "retryable", True))
+    return True
