@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from headrace.exceptions import ProfileError, UnknownKeyError, closest
 from headrace.profiles.models import Origin, Written
 from headrace.profiles.toml_file import Key
+from headrace.profiles.units import UnitError
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -95,15 +96,13 @@ def _parsed(model: type[BaseModel], field: str, value: object, key: Key, origin:
         return value
     try:
         return written.parse(value)
-    except ValueError as error:
-        problem, _, rest = str(error).partition("|")
-        found, _, fix = rest.partition("|")
+    except UnitError as error:
         raise ProfileError(
             origin=str(origin),
             key=".".join(key),
-            problem=problem,
-            found=found,
-            fix=fix.replace("write ", f"{key[-1]} = ", 1) if fix.startswith('write "') else fix,
+            problem=error.problem,
+            found=error.found,
+            fix=f"{key[-1]} = {error.value}",
         ) from error
 
 

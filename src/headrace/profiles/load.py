@@ -226,5 +226,5 @@ def _check_task_profiles(environment: Environment) -> None:
                 profile=profile,
                 task=task,
                 file=environment.file,
-                defined=sorted(environment.profiles),
+                defined=list(environment.profiles),
             )

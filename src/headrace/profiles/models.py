@@ -35,7 +35,7 @@ class Written:
 
     Attributes:
         key: The key in TOML (`memory` for the field `memory_mib`).
-        parse: From the TOML value to the field's value; a ValueError says what is wrong.
+        parse: From the TOML value to the field's value; a UnitError says what is wrong.
         show: From the field's value back to what TOML would say.
     """
 
@@ -323,7 +323,7 @@ class Environment(Model):
         found = self.profiles.get(wanted)
         if found is None:
             raise ProfileNotFoundError(
-                profile=wanted, task=task, file=self.file, defined=sorted(self.profiles)
+                profile=wanted, task=task, file=self.file, defined=list(self.profiles)
             )
         if engine is not None and found.engine != engine:
             fitting = sorted(p.name for p in self.profiles.values() if p.engine == engine)
