@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from headrace.engines.cache import lock_file
+from headrace.engines.cache import lock_file, short_folder
 from headrace.exceptions import EngineStartError
 from headrace.profiles.models import RayProfile
 
@@ -20,12 +20,11 @@ _log = logging.getLogger("headrace.engines")
 
 _TRIES: Final = 3
 _LEAST_STORE_MIB: Final = 80
-_SOCKET_LIMIT: Final = 107
-# Ray puts this below its temporary folder: session_YYYY-MM-DD_HH-MM-SS_ffffff_PID/sockets/raylet.
-_SOCKET_TAIL: Final = 62
 
 _ENVIRONMENT: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
+    # Despite its name, this keeps Ray on 127.0.0.1 here too, and not on the network's address.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_DISABLE_IMPORT_WARNING": "1",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_DEDUP_LOGS": "1",
@@ -46,6 +45,7 @@ def open_ray(
     *,
     import_paths: Sequence[Path] = (),
     address: str | None = None,
+    folder: Path | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Start a local Ray cluster, connect to it, and end both afterwards.
 
@@ -53,6 +53,8 @@ def open_ray(
         profile: Its size; `env` of the profile is expected in this process already.
         import_paths: Folders that workers import modules from, such as the project's root.
         address: `HOST:PORT` of a running cluster to connect to instead.
+        folder: Ray's temporary folder, with a short path; one is made when left out. It is
+            removed at the end.
 
     Yields:
         What Ray says about the cluster (`address`, `node_id`, `session_dir`, ...).
@@ -72,8 +74,8 @@ def open_ray(
         finally:
             ray.shutdown()
         return
-    with _temp_folder() as folder:
-        info = _start(profile, folder, quiet)
+    with _temp_folder(folder) as temp:
+        info = _start(profile, temp, quiet)
         try:
             yield info
         finally:
@@ -127,19 +129,8 @@ def _raylet_log(folder: Path) -> str:
 
 
 @contextmanager
-def _temp_folder() -> Iterator[Path]:
-    """A folder short enough for Ray's sockets, whose paths may have 107 bytes."""
-    for parent in (tempfile.gettempdir(), "/tmp", "/var/tmp"):  # noqa: S108
-        room = _SOCKET_LIMIT - len(os.fsencode(parent)) - _SOCKET_TAIL - len("/hr-xxxxxxxx/")
-        if room >= 0 and os.access(parent, os.W_OK):
-            folder = Path(tempfile.mkdtemp(prefix="hr-", dir=parent))
-            break
-    else:
-        raise EngineStartError(
-            engine="Ray",
-            reason="no writable temporary folder has a path short enough for its sockets",
-            tail="",
-        )
+def _temp_folder(folder: Path | None) -> Iterator[Path]:
+    folder = folder or short_folder()
     try:
         yield folder
     finally:
