@@ -88,6 +88,15 @@ class LedgerBase:
         timed = [(title, self.watch.left_s(beat, now)) for title, beat in found]
         return [(title, left) for title, left in timed if left > 0]
 
+    def live_run_ids(self, connection: sa.Connection) -> set[str]:
+        """Runs of which anything is alive."""
+        found: set[str] = set()
+        for table, running in ((REPAIR, RUNNING_REPAIR), (ATTEMPT, RUNNING_ATTEMPT)):
+            for row in connection.execute(sa.select(table).where(running)):
+                if self.watch.is_live(beat_of(table.name, row)):
+                    found.add(row.run_id)
+        return found
+
     def _crash(self, connection: sa.Connection, table: sa.Table, row: sa.Row[Any]) -> bool:
         """Mark what held the dead lease as crashed, unless a heartbeat came in between."""
         values: dict[str, Any] = {"state": "crashed", "ended_at": utc_now(), "token": None}

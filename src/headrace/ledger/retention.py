@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -117,17 +118,20 @@ def load_removals(ledger: LedgerBase, *, now: datetime, rule: RetentionRule) -> 
 
     def work(connection: sa.Connection) -> list[Removal]:
         runs = [run_record(row) for row in connection.execute(query)]
-        live = {run.id for run in runs if ledger.live_leases(connection, run.id)}
-        keeping = Keeping(live=live, last_successes=_last_successes(connection))
-        plan = plan_removals(runs, now=now, rule=rule, keeping=keeping)
-        going = {removal.run_id for removal in plan if removal.rows}
-        # A parent goes together with its last child, or after it.
         children = connection.execute(
             sa.select(RUN.c.parent_run_id, RUN.c.id).where(RUN.c.parent_run_id.is_not(None))
-        )
-        parents = {parent for parent, child in children if child not in going}
-        keeping = Keeping(live=live, last_successes=keeping.last_successes, parents=parents)
-        return plan_removals(runs, now=now, rule=rule, keeping=keeping)
+        ).all()
+        live, last = ledger.live_run_ids(connection), _last_successes(connection)
+        parents: set[str] = set()
+        while True:
+            keeping = Keeping(live=live, last_successes=last, parents=parents)
+            plan = plan_removals(runs, now=now, rule=rule, keeping=keeping)
+            going = {removal.run_id for removal in plan if removal.rows}
+            # A parent goes together with its last child, or after it; so does the parent's parent.
+            kept_from = {parent for parent, child in children if child not in going}
+            if kept_from <= parents:
+                return plan
+            parents |= kept_from
 
     return ledger.database.read(work)
 
@@ -165,7 +169,7 @@ def remove_rows(ledger: LedgerBase, run_ids: Collection[str]) -> int:
     ids = sorted(run_ids)
     chunks = [ids[start : start + _CHUNK] for start in range(0, len(ids), _CHUNK)]
     # Short transactions: a heartbeat must not wait behind a large clean-up.
-    return sum(ledger.database.write(lambda c, chunk=chunk: _delete(c, chunk)) for chunk in chunks)
+    return sum(ledger.database.write(partial(_delete, ids=chunk)) for chunk in chunks)
 
 
 def _delete(connection: sa.Connection, ids: list[str]) -> int:
