@@ -252,12 +252,13 @@ class PrefectSettings(Model):
 
     Attributes:
         api_url: The server's API; None means a server in the background, started when needed.
-        port: Port of that background server on 127.0.0.1.
+        port: Port of that background server on 127.0.0.1; None means 4200 or, where that is taken,
+            any free one.
         timeout_s: How long the background server may take to start.
     """
 
     api_url: StrictStr | None = None
-    port: Annotated[StrictInt, Field(ge=1, le=65535)] = 4200
+    port: Annotated[StrictInt, Field(ge=1, le=65535)] | None = None
     timeout_s: Timeout = 300.0
 
 
