@@ -97,8 +97,7 @@ def _rows(file: pq.ParquetFile, name: str) -> Iterator[dict[str, Any]]:
     """The rows of a top-level column that aren't null."""
     for group in range(file.num_row_groups):
         column = file.read_row_group(group, columns=[name])[name]
-        for value in pc.drop_null(column).to_pylist(maps_as_pydicts="lossy"):
-            yield value
+        yield from pc.drop_null(column).to_pylist(maps_as_pydicts="lossy")
 
 
 def _read_adds(file: pq.ParquetFile) -> pa.StructArray:

@@ -12,6 +12,7 @@ from headrace.delta.schema import (
     Primitive,
     Struct,
     parse_schema,
+    walk_fields,
     walk_types,
     without_mapping,
 )
@@ -141,8 +142,11 @@ def reader_problems(protocol: Protocol, metadata: Metadata) -> list[str]:
     mode = metadata.mapping_mode
     if mode not in ("none", "name", "id"):
         problems.append(f"its column mapping mode is {mode!r}")
-    elif mode != "none" and "columnMapping" not in protocol.reader_features:
-        problems.append("it sets a column mapping mode that its protocol does not allow")
+    elif mode != "none":
+        # Spark goes by the mode alone, even where the protocol forgot the feature.
+        bare = [child.name for child in walk_fields(metadata.schema) if child.field_id is None]
+        if bare:
+            problems.append(f"its column mapping has no id for {', '.join(bare)}")
     if metadata.format.lower() != "parquet":
         problems.append(f"its files are {metadata.format}")
     problems += [f"it has a column of type {name}" for name in unknown_types(metadata.schema)]

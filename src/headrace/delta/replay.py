@@ -123,11 +123,11 @@ def _live_files(lines: list[bytes], start: CheckpointContent, metadata: Metadata
     names = metadata.physical_partition_columns
     changed = parse_file_lines(lines, names)
     keys = file_keys(changed)
-    tables = []
-    for table in start.files(names):
-        if len(keys):
-            table = table.filter(pc.invert(pc.is_in(file_keys(table), value_set=keys)))
-        tables.append(table)
+    tables = start.files(names)
+    if len(keys):
+        tables = [
+            table.filter(pc.invert(pc.is_in(file_keys(table), value_set=keys))) for table in tables
+        ]
     last = changed.take(_last_of_each(keys))
     tables.append(last.filter(last["is_add"]).drop_columns(["is_add"]))
     return _concat(tables, names)

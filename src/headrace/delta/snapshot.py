@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from headrace.delta.actions import partition_column
 from headrace.delta.location import normal_uri, open_filesystem
@@ -20,6 +18,9 @@ from headrace.delta.statistics import count_rows
 from headrace.delta.times import version_at
 from headrace.profiles.storage import Storage
 from headrace.tables import TableRef
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["Snapshot", "load_snapshot", "schema_hash"]
 

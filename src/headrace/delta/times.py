@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-
-from pyarrow import fs
+from typing import TYPE_CHECKING
 
 from headrace.delta.segments import LogListing, log_path
 from headrace.exceptions import ReadRequestError, VersionNotFoundError
+
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 
 def parse_time(value: datetime | str) -> int:

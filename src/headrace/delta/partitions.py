@@ -1,0 +1,164 @@
+"""Partition values: the texts of the log as typed values, parsed as Spark's cast does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from functools import lru_cache
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import pyarrow as pa
+
+from headrace.delta.calendar import days_from_civil
+
+_SPACE = "".join(chr(code) for code in range(33)) + "\x7f"
+_DATE = re.compile(r"^([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?$", re.DOTALL)
+_TIME = re.compile(
+    r"^([+-]?\d{4,6})(?:-(\d{1,2})(?:-(\d{1,2})"
+    r"(?:[ T](?:(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?)?\s*(.*))?)?)?$",
+    re.DOTALL,
+)
+_INTEGER = re.compile(r"^[+-]?(?:\d+(?:\.\d*)?|\.\d+)$")
+_OFFSET = re.compile(r"^(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?$")
+_INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+_TRUE = frozenset({"t", "true", "y", "yes", "1"})
+_FALSE = frozenset({"f", "false", "n", "no", "0"})
+
+
+@lru_cache(maxsize=65_536)
+def partition_scalar(text: str | None, kind: str, arrow: pa.DataType) -> pa.Scalar:
+    """The value of a partition column of a file.
+
+    Args:
+        text: The log's text, or None for null.
+        kind: The column's Delta type.
+        arrow: Its Arrow type.
+
+    Returns:
+        The value; null where the text does not fit the type, as in Spark. Timestamps without
+        an offset are UTC.
+    """
+    if text is None or pa.types.is_null(arrow):
+        return pa.scalar(None, arrow)
+    value = _parser(kind)(text, arrow)
+    if value is None:
+        return pa.scalar(None, arrow)
+    if pa.types.is_date32(arrow):
+        return pa.scalar(value, pa.int32()).cast(arrow)
+    if pa.types.is_timestamp(arrow):
+        return pa.scalar(value, pa.int64()).cast(arrow)
+    return pa.scalar(value, arrow)
+
+
+def _parser(kind: str) -> Callable[[str, pa.DataType], Any]:
+    if kind in _INTEGER_BITS:
+        return lambda text, _: _parse_integer(text, _INTEGER_BITS[kind])
+    if kind.startswith("decimal"):
+        return _parse_decimal
+    return {
+        "string": lambda text, _: text,
+        "binary": lambda text, _: text.encode("utf-8", "surrogatepass"),
+        "boolean": lambda text, _: _parse_boolean(text),
+        "float": lambda text, _: _parse_float(text),
+        "double": lambda text, _: _parse_float(text),
+        "date": lambda text, _: _parse_date(text),
+        "timestamp": lambda text, _: parse_timestamp(text),
+        "timestamp_ntz": lambda text, _: parse_timestamp(text, zoned=False),
+    }.get(kind, lambda text, _: text)
+
+
+def _parse_boolean(text: str) -> bool | None:
+    word = text.strip(_SPACE).lower()
+    return True if word in _TRUE else False if word in _FALSE else None
+
+
+def _parse_integer(text: str, bits: int) -> int | None:
+    word = text.strip(_SPACE)
+    if not _INTEGER.match(word):
+        return None
+    value = int(word.partition(".")[0] or "0") if word[-1] != "." or len(word) > 1 else 0
+    return value if -(1 << (bits - 1)) <= value < (1 << (bits - 1)) else None
+
+
+def _parse_float(text: str) -> float | None:
+    word = text.strip(_SPACE)
+    special = {"inf": "inf", "infinity": "inf", "nan": "nan"}
+    bare = word.lstrip("+-").lower()
+    if bare in special:
+        return float(("-" if word.startswith("-") else "") + special[bare])
+    if "_" in word:
+        return None
+    try:
+        return float(word.rstrip("dDfF") if word[-1:] in "dDfF" else word)
+    except ValueError:
+        return None
+
+
+def _parse_decimal(text: str, arrow: pa.DataType) -> Decimal | None:
+    try:
+        with localcontext() as context:
+            context.prec = 80
+            value = Decimal(text.strip(_SPACE))
+            if not value.is_finite():
+                return None
+            value = value.quantize(Decimal(1).scaleb(-arrow.scale), rounding=ROUND_HALF_UP)
+            fits = abs(value) < Decimal(10) ** (arrow.precision - arrow.scale)
+            return value if fits else None
+    except InvalidOperation:
+        return None
+
+
+def _parse_date(text: str) -> int | None:
+    match = _DATE.match(text.strip(_SPACE))
+    return _days(match[1], match[2], match[3]) if match else None
+
+
+def _days(year: str, month: str | None, day: str | None) -> int | None:
+    y, m, d = int(year), int(month or 1), int(day or 1)
+    try:
+        date(2000 + y % 400, m, d)  # the calendar repeats every 400 years
+    except ValueError:
+        return None
+    return days_from_civil(y, m, d)
+
+
+def parse_timestamp(text: str, *, zoned: bool = True) -> int | None:
+    """Microseconds since 1970 of a time as Spark writes or casts it, or None.
+
+    Args:
+        text: `2020-01-01 00:00:00[.123456][zone]`, or ISO 8601.
+        zoned: Whether a zone counts; a `timestamp_ntz` drops it.
+    """
+    match = _TIME.match(text.strip(_SPACE))
+    if match is None:
+        return None
+    days = _days(match[1], match[2], match[3])
+    hour, minute, second = (int(match[part] or 0) for part in (4, 5, 6))
+    if days is None or hour > 23 or minute > 59 or second > 59:  # noqa: PLR2004
+        return None
+    micros = int((match[7] or "0").ljust(6, "0")[:6])
+    local = ((days * 24 + hour) * 60 + minute) * 60 + second
+    zone = (match[8] or "").strip()
+    if not zoned or not zone:
+        return local * 1_000_000 + micros
+    offset = _offset_seconds(zone, local)
+    return None if offset is None else (local - offset) * 1_000_000 + micros
+
+
+def _offset_seconds(zone: str, local: int) -> int | None:
+    if zone in ("Z", "z", "UTC", "GMT", "UT"):
+        return 0
+    if match := _OFFSET.match(zone):
+        size = int(match[2]) * 3600 + int(match[3] or 0) * 60 + int(match[4] or 0)
+        return size if match[1] == "+" else -size
+    try:
+        from datetime import datetime, timedelta
+
+        naive = datetime(1970, 1, 1) + timedelta(seconds=local)  # noqa: DTZ001 - local time
+        found = naive.replace(tzinfo=ZoneInfo(zone)).utcoffset()
+    except (ZoneInfoNotFoundError, ValueError, OverflowError):
+        return None
+    return None if found is None else int(found.total_seconds())
