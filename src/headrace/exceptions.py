@@ -3,7 +3,7 @@
 HeadraceError
 ├── UserError                 wrong input; never retried
 │   ├── FlowNotFoundError, TaskNotFoundError
-│   ├── ProjectNotFoundError, StateFolderError
+│   ├── ProjectNotFoundError, StateFolderError, TargetFolderError
 │   ├── ProfileError          └── UnknownKeyError
 │   ├── ProfileNotFoundError, ProfileEngineError, EnvironmentNotFoundError, SecretError
 │   ├── ParameterError, TaskDefinitionError, ResultError
@@ -121,6 +121,20 @@ class StateFolderError(UserError):
             f"the state folder {self.folder} can't be written: {self.reason}.",
             "It keeps the lake, the ledger, MLflow's store and the logs of runs.",
             f"{first}, or set HEADRACE_STATE=/other/folder",
+        )
+
+
+class TargetFolderError(UserError):
+    """A new project can't be made in a folder."""
+
+    folder: str
+    reason: str
+
+    def describe(self) -> str:
+        return lines(
+            f"no project can be made in {self.folder}: {self.reason}.",
+            "Nothing that is there is overwritten.",
+            "headrace init OTHER-NAME",
         )
 
 
@@ -1042,4 +1056,18 @@ class RunFailedError(HeadraceError):
             f"Run {self.run_id} ended as {self.state}: {self.problem}.",
             "A run is green only if everything in it ran or was excluded.",
             f"headrace runs show {self.run_id}",
+        )
+
+
+class NothingToRepairError(UserError):
+    """A green run has nothing to run again."""
+
+    run_id: str
+    tasks: list[str]
+
+    def describe(self) -> str:
+        return lines(
+            f"Run {self.run_id} is green: there is nothing to repair.",
+            f"Succeeded: {', '.join(self.tasks) or 'no task was needed'}.",
+            f"headrace repair {self.run_id} --task NAME --with-dependents  (to run some again)",
         )
