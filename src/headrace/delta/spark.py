@@ -23,6 +23,7 @@ from headrace.delta.transaction import (
     lineage_json,
     resolve_key,
 )
+from headrace.delta.write_plan import short_name
 from headrace.exceptions import CommitUnclearError, ConcurrentWriteError, WriteRequestError
 from headrace.tables import TableRef
 
@@ -117,7 +118,7 @@ def write_table(
             version = _until_committed(
                 lambda: save.write(mode, partition_by, replace_where), files, write_key, mode
             )
-    ref = load_snapshot(uri, version=version, storage=context.storage).ref(name=_short(table))
+    ref = load_snapshot(uri, version=version, storage=context.storage).ref(name=short_name(table))
     context.record_write(ref, mode)
     return ref
 
@@ -293,16 +294,9 @@ def _quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _short(table: TableRef | str) -> str | None:
-    """The short name of a table in the lake, or None for a path or an address."""
-    if isinstance(table, TableRef):
-        return table.name
-    return None if "://" in table or table.startswith("/") else table
-
-
 def _pin(context: TaskContext, table: str) -> TableRef:
     snapshot = load_snapshot(context.table_uri(table), storage=context.storage)
-    return snapshot.ref(name=_short(table))
+    return snapshot.ref(name=short_name(table))
 
 
 # --- layout that does not depend on the cluster --------------------------------------------------

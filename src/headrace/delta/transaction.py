@@ -104,12 +104,13 @@ def find_commit(files: TableFiles, key: WriteKey, *, since: int = 0) -> int | No
     for version in reversed(commit_versions(files)):
         if version < since:
             break
-        if any(_is_commit_of(action, key) for action in read_commit(files, version) or ()):
+        if any(is_commit_of(action, key) for action in read_commit(files, version) or ()):
             return version
     return None
 
 
-def _is_commit_of(action: Action, key: WriteKey) -> bool:
+def is_commit_of(action: Action, key: WriteKey) -> bool:
+    """Whether an action says that its commit is the write with this key, or this very attempt."""
     if "txn" in action:
         return key.app_id is not None and action["txn"]["appId"] == key.app_id
     return "commitInfo" in action and key.write_id in str(action["commitInfo"].get("userMetadata"))

@@ -126,7 +126,7 @@ class FileStats:
         self._nulls[path] = self._nulls.get(path, 0) + values.null_count
         if not leaf.bounded or path in self._unbounded or values.null_count == len(values):
             return
-        # To Spark NaN is larger than every number, to Arrow it is nothing: no bound is right for both.
+        # To Spark NaN is above every number, to others it is nothing: no bound suits both.
         if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
             self._unbounded.add(path)
             return

@@ -14,21 +14,6 @@ VOID = Primitive("void")
 
 _MAX_PRECISION = 38
 
-# Unsigned types take the next signed one; the longest is checked value by value.
-_FROM_ARROW = [
-    (pa.types.is_null, "void"),
-    (pa.types.is_boolean, "boolean"),
-    (pa.types.is_int8, "byte"),
-    (lambda kind: pa.types.is_int16(kind) or pa.types.is_uint8(kind), "short"),
-    (lambda kind: pa.types.is_int32(kind) or pa.types.is_uint16(kind), "integer"),
-    (pa.types.is_integer, "long"),
-    (lambda kind: pa.types.is_float16(kind) or pa.types.is_float32(kind), "float"),
-    (pa.types.is_float64, "double"),
-    (lambda kind: is_text(kind), "string"),
-    (lambda kind: is_bytes(kind), "binary"),
-    (pa.types.is_date, "date"),
-]
-
 
 def is_text(kind: pa.DataType) -> bool:
     """Whether an Arrow type is one of the string types."""
@@ -56,6 +41,22 @@ def is_list(kind: pa.DataType) -> bool:
         or pa.types.is_list_view(kind)
         or pa.types.is_large_list_view(kind)
     )
+
+
+# Unsigned types take the next signed one; the longest is checked value by value.
+_FROM_ARROW = [
+    (pa.types.is_null, "void"),
+    (pa.types.is_boolean, "boolean"),
+    (pa.types.is_int8, "byte"),
+    (lambda kind: pa.types.is_int16(kind) or pa.types.is_uint8(kind), "short"),
+    (lambda kind: pa.types.is_int32(kind) or pa.types.is_uint16(kind), "integer"),
+    (pa.types.is_integer, "long"),
+    (lambda kind: pa.types.is_float16(kind) or pa.types.is_float32(kind), "float"),
+    (pa.types.is_float64, "double"),
+    (is_text, "string"),
+    (is_bytes, "binary"),
+    (pa.types.is_date, "date"),
+]
 
 
 def stored_type(kind: DeltaType, *, physical: bool = False) -> pa.DataType:
@@ -108,6 +109,10 @@ def delta_type(kind: pa.DataType) -> DeltaType:
         return Primitive("timestamp_ntz" if kind.tz is None else "timestamp")
     if pa.types.is_decimal(kind):
         return _decimal(kind)
+    return _nested(kind)
+
+
+def _nested(kind: pa.DataType) -> DeltaType:
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return delta_type(kind.value_type)
     if is_list(kind):
@@ -168,7 +173,7 @@ def widest(left: DeltaType, right: DeltaType) -> DeltaType | None:
 
     Only a missing type gives way: files of one table must not differ in how a column is stored.
     """
-    if left == right or right == VOID:
+    if right in (left, VOID):
         return left
     if left == VOID:
         return right

@@ -1,0 +1,111 @@
+"""`to_delta`: a Ray Dataset into a Delta table, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from headrace.bridge.sink import make_sink
+from headrace.context import current_context
+from headrace.delta.finish import Write, write_once
+from headrace.delta.log import TableFiles
+from headrace.delta.transaction import resolve_key
+from headrace.delta.write_plan import Mode, SchemaMode, WritePlan, WriteRequest, short_name
+from headrace.exceptions import HeadraceError
+from headrace.tables import TableRef
+
+if TYPE_CHECKING:
+    from ray.data import Dataset
+
+
+def to_delta(
+    ds: Dataset,
+    table: TableRef | str,
+    *,
+    mode: Mode = "append",
+    key: tuple[str, ...] | None = None,
+    partition_by: Sequence[str] | None = None,
+    replace_where: str | None = None,
+    merge_on: Sequence[str] | None = None,
+    schema_mode: SchemaMode | None = None,
+) -> TableRef:
+    """Write a Ray Dataset to a Delta table in one commit, exactly once.
+
+    Ray's workers convert and check their blocks and write Parquet files with statistics; the
+    driver makes one commit. Until then nothing is visible, and after a failure nothing is left.
+    The table's rules (CHECK, NOT NULL, generated columns, ...) are kept or, where that can't be
+    done here, refused by name before a file is written. A value is stored exactly or refused.
+
+    Inside a task the write carries the task's key as a Delta transaction: an attempt that is killed
+    and run again leaves one copy. The commit names run, task, MLflow run and input versions, so
+    `DESCRIBE HISTORY` shows where rows come from.
+
+    Args:
+        ds: The rows.
+        table: A name in the lake, a path, an `s3://` address, or a reference (its table is meant).
+        mode: `append`; `overwrite` (all rows, or those of `replace_where`);
+            `overwrite_partitions` (only partitions that `ds` has rows for); `merge` on `merge_on`:
+            a row whose key exists replaces it, another is inserted. A merge reads and rewrites
+            the files that hold such keys, so it is for small changes.
+        key: Identity of the write; the task's when left out.
+        partition_by: Partition columns of a new table.
+        replace_where: SQL predicate: only rows for which it holds are replaced, and only such rows
+            may be written.
+        merge_on: Key columns of a merge. A null key matches nothing.
+        schema_mode: `merge` adds the columns that the table lacks, `overwrite` takes the schema of
+            `ds`. Without it such columns are refused, and missing ones are null.
+
+    Returns:
+        The version that this write, or an earlier attempt of it, made.
+
+    Raises:
+        WriteRequestError: The arguments contradict each other or the table.
+        UnsupportedWriteError: The table has a feature that is not honoured here.
+        UnwritableTypeError: A column can't be stored without loss.
+        SchemaMismatchError: Columns don't fit the table.
+        ConstraintViolatedError: A row breaks a rule of the table.
+        ConcurrentWriteError: Another writer changed what this write depends on.
+    """
+    context = current_context()
+    uri = table.uri if isinstance(table, TableRef) else context.table_uri(table)
+    request = WriteRequest(
+        table=str(table) if isinstance(table, str) else table.name or uri,
+        files=TableFiles(uri, context.storage),
+        key=resolve_key(key, uri=uri, context=context),
+        mode=mode,
+        partition_by=None if partition_by is None else tuple(_names(partition_by)),
+        replace_where=replace_where,
+        merge_on=tuple(_names(merge_on or ())),
+        schema_mode=schema_mode,
+        context=context,
+    )
+    return write_once(request, short_name(table), lambda plan: _write(ds, plan))
+
+
+def _names(names: Sequence[str]) -> Sequence[str]:
+    """One name may be given as a text."""
+    return (names,) if isinstance(names, str) else names
+
+
+def _write(ds: Dataset, plan: WritePlan) -> Write:
+    write = Write(plan)
+    try:
+        ds.write_datasink(make_sink(write))
+        if write.version is None:  # pragma: no cover - Ray calls the sink for an empty dataset too
+            write.commit([])
+    except BaseException as error:
+        write.abandon(error)
+        own = next(_own_errors(error), None)
+        if own is None:
+            raise
+        raise own from error
+    return write
+
+
+def _own_errors(error: BaseException) -> Iterator[HeadraceError]:
+    """Our errors inside the wrappers that Ray puts around what a worker raises."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, HeadraceError):
+            yield seen
+        seen = getattr(seen, "cause", None) or seen.__cause__
