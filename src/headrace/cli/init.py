@@ -46,7 +46,9 @@ def init(
     """
     folder = make_project(Path(name))
     print_line(f"Made {folder}", style="bold")
-    print_line(f"\n  cd {shlex.quote(name)}\n  make demo    # set everything up and run the pipeline")
+    print_line(
+        f"\n  cd {shlex.quote(name)}\n  make demo    # set everything up and run the pipeline"
+    )
     print_line("  make test    # pass the tests")
 
 
@@ -66,6 +68,7 @@ def make_project(folder: Path) -> Path:
     try:
         for path in COPIED:
             _copy(path, folder)
+        (folder / "infra" / "set-up").chmod(0o755)
         for source, target in FILLED.items():
             text = (template_folder() / source).read_text(encoding="utf-8")
             filled = text.replace("{{name}}", name).replace("{{source}}", headrace_source())
