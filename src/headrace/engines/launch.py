@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import shutil
-import subprocess
-import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -18,17 +14,16 @@ from typing import Final
 from headrace.engines.cache import short_folder
 from headrace.engines.log_tail import LogTail
 from headrace.engines.outcome import Ending, read_outcome
-from headrace.engines.process_tree import MARKER, Process, end_tree, read_process
 from headrace.engines.spec import (
     ALIVE_FILE,
     EXIT_FILE,
     LOG_FILE,
     RESULT_FILE,
-    SECRETS_FILE,
     AttemptResult,
     AttemptSpec,
 )
-from headrace.engines.usage import Usage, UsageMeter
+from headrace.engines.supervised import Supervised
+from headrace.engines.usage import Usage
 from headrace.exceptions import StateFolderError
 
 _TICK_S: Final = 0.1
@@ -67,14 +62,14 @@ def run_attempt(
         TaskCrashedError: Its process ended without a result; the subclasses `MemoryLimitError`,
             `TaskTimeoutError`, `TaskCancelledError` and `DiskFullError` say why.
         EngineError: Its engine did not start.
+        StateFolderError: The attempt's folder can't be written.
     """
     limit_s = timeout_s if timeout_s is not None else spec.profile.timeout_s
     _prepare(spec)
     attempt = _Attempt(spec, cancel or threading.Event(), limit_s, on_usage)
     tail = LogTail(spec.folder / LOG_FILE, on_line) if on_line else None
     try:
-        attempt.start()
-        attempt.watch()
+        attempt.run()
     finally:
         attempt.end()
         if tail:
@@ -94,116 +89,70 @@ def _prepare(spec: AttemptSpec) -> None:
     except OSError as error:
         if spec.scratch:
             shutil.rmtree(spec.scratch, ignore_errors=True)
-        raise StateFolderError(
-            folder=str(spec.folder), reason=error.strerror or str(error)
-        ) from error
+        reason = error.strerror or str(error)
+        raise StateFolderError(folder=str(spec.folder), reason=reason) from error
 
 
 @dataclass
 class _Attempt:
-    """One process tree, from its start to its end."""
+    """One attempt, from its start to its end."""
 
     spec: AttemptSpec
     cancel: threading.Event
     timeout_s: float | None
     on_usage: Callable[[Usage], object] | None
-    marker: str = field(default_factory=lambda: uuid.uuid4().hex)
     ending: Ending = field(default_factory=Ending)
-    _process: subprocess.Popen[bytes] | None = None
-    _meter: UsageMeter = field(default_factory=lambda: UsageMeter(0))
-    _sampled: float = 0.0
 
-    def start(self) -> None:
-        """Start the supervisor, which forks the task's process."""
+    def __post_init__(self) -> None:
         spec = self.spec
-        environment = {**os.environ, **_thread_limits(spec), **spec.profile.resolve_env(spec.root)}
-        environment |= {**spec.env, MARKER: self.marker}
-        command = [sys.executable, "-P", "-m", "headrace.engines._child"]
-        # Appending to a file can't block and can't break, whoever reads it or not.
-        with (spec.folder / LOG_FILE).open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, str(spec.folder / "spec.json")],
-                cwd=spec.root,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self._meter = UsageMeter(self._process.pid)
+        self._tree = Supervised(
+            folder=spec.folder, root=spec.root, scratch=spec.scratch, grace_s=spec.grace_s
+        )
+        self._sampled = 0.0
+        self._memory_mib = 0.0
 
-    def watch(self) -> None:
-        """Wait until the attempt ends by itself or has to be ended."""
-        assert self._process  # noqa: S101  `start` was called
+    def run(self) -> None:
+        """Start the attempt, and wait until it ends by itself or has to be ended."""
+        spec = self.spec
+        secrets = spec.profile.resolve_env(spec.root)
+        self._tree.start("headrace.engines._child", {**_thread_limits(spec), **secrets, **spec.env})
         began = time.monotonic()
-        handle = os.pidfd_open(self._process.pid)
-        poller = select.poll()
-        poller.register(handle, select.POLLIN)
-        try:
-            while not poller.poll(_TICK_S * 1000):
-                if self.cancel.is_set():
-                    self.ending.why = "cancel"
-                elif self.timeout_s is not None and time.monotonic() - began > self.timeout_s:
-                    self.ending.why, self.ending.timeout_s = "timeout", self.timeout_s
-                else:
-                    self._look()
-                if self.ending.why:
-                    return
-        finally:
-            os.close(handle)
+        while not self._tree.wait(_TICK_S):
+            if self.cancel.is_set():
+                self.ending.why = "cancel"
+            elif self.timeout_s is not None and time.monotonic() - began > self.timeout_s:
+                self.ending.why, self.ending.timeout_s = "timeout", self.timeout_s
+            else:
+                self._look()
+            if self.ending.why:
+                return
 
     def _look(self) -> None:
         now = time.monotonic()
         limit_mib = self.spec.profile.memory_mib
-        if now - self._sampled < _SAMPLE_S and (
-            self._meter.usage.memory_mib < _NEAR_LIMIT * limit_mib
-        ):
+        if now - self._sampled < _SAMPLE_S and self._memory_mib < _NEAR_LIMIT * limit_mib:
             return
-        self._sampled = now
-        with contextlib.suppress(OSError):
-            os.utime(self.spec.folder / ALIVE_FILE)
-        usage = self._meter.sample()
+        usage = self._tree.sample()
+        self._sampled, self._memory_mib = now, usage.memory_mib
         if usage.memory_mib > limit_mib:
             self.ending.why = "memory"
             self.ending.used_mib = int(usage.memory_mib)
-            self.ending.largest = self._meter.largest
+            self.ending.largest = self._tree.largest
         if self.on_usage:
             with contextlib.suppress(Exception):
                 self.on_usage(usage)
 
     def end(self) -> None:
-        """End what is left of the tree, and collect how it ended."""
-        process = self._process
-        if process is None:
-            return
-        # The supervisor is not collected before the tree is gone: until then nobody else can
-        # have its process id, and it adopts what loses its parent.
-        hard = self.ending.why == "memory"
-        grace_s = 0.0 if hard else self.spec.grace_s
-        roots = [process.pid, *(seen.pid for seen in self._meter.seen if _is_same(seen))]
-        self.ending.left = end_tree(roots, marker=self.marker, grace_s=grace_s, keep=[process.pid])
-        # With nothing left to watch the supervisor ends by itself, unless it is stopped.
-        try:
-            self.ending.exit_code = process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            self.ending.exit_code = process.wait()
-        self.ending.usage = self._meter.finish(self.spec.folder / EXIT_FILE)
-        (self.spec.folder / SECRETS_FILE).unlink(missing_ok=True)
-        if self.spec.scratch:
-            shutil.rmtree(self.spec.scratch, ignore_errors=True)
-
-
-def _is_same(seen: Process) -> bool:
-    now = read_process(seen.pid)
-    return bool(now and now.started == seen.started)
+        """End what is left of the attempt, and note how it ended."""
+        # What has used up its memory would only go on with it in a grace.
+        grace_s = 0.0 if self.ending.why == "memory" else None
+        self.ending.exit_code, self.ending.left = self._tree.end(grace_s=grace_s)
+        self.ending.usage = self._tree.finish()
 
 
 def _thread_limits(spec: AttemptSpec) -> dict[str, str]:
     """Keep numeric libraries to the profile's cores, where the user has not said otherwise."""
+    if spec.kind == "ray":
+        return {}  # Ray sets these itself, for each of its tasks.
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
-    wanted = {name: str(spec.profile.cores) for name in names}
-    # Ray sets these itself, for each of its tasks.
-    return (
-        {} if spec.kind == "ray" else wanted | {n: os.environ[n] for n in names if n in os.environ}
-    )
+    return {name: str(spec.profile.cores) for name in names if name not in os.environ}

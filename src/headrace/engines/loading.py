@@ -28,7 +28,7 @@ def load_function(spec: AttemptSpec) -> Callable[..., Any]:
     if hiding and spec.kind == "ray":
         # Ray puts the working folder in front of everything that its workers import.
         raise _error(spec, f"{hiding[0]} hides the installed package of that name; rename it.")
-    _add_root(spec.root, for_workers=not hiding)
+    add_root(spec.root, for_workers=not hiding)
     module = _by_name(spec) or _by_file(spec)
     found: Any = module
     for part in spec.function.name.split("."):
@@ -41,7 +41,7 @@ def load_function(spec: AttemptSpec) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
-def _add_root(root: Path, *, for_workers: bool) -> None:
+def add_root(root: Path, *, for_workers: bool) -> None:
     """Let modules of the project be imported here and in the engine's workers.
 
     The root comes last: a file in it that is named like an installed package must not take that

@@ -77,11 +77,7 @@ def read_outcome(spec: AttemptSpec, ending: Ending) -> AttemptResult:
 
 def _failure(spec: AttemptSpec, result: dict[str, Any]) -> HeadraceError:
     """An error that the child reported: headrace's own as itself, the task's as a failed task."""
-    name = result["error_type"].removeprefix("headrace.exceptions.")
-    kind = getattr(exceptions, name, None)
-    if "values" in result and isinstance(kind, type) and issubclass(kind, HeadraceError):
-        return kind(**result["values"])
-    return TaskFailedError(
+    return rebuild_error(result) or TaskFailedError(
         task=spec.task,
         error_type=result["error_type"],
         error_message=result["error_message"],
@@ -89,6 +85,14 @@ def _failure(spec: AttemptSpec, result: dict[str, Any]) -> HeadraceError:
         log_path=str(spec.folder / LOG_FILE),
         retryable=result["retryable"],
     )
+
+
+def rebuild_error(told: dict[str, Any]) -> HeadraceError | None:
+    """The error that another process described, when it is one of headrace's own."""
+    kind = getattr(exceptions, told["error_type"].removeprefix("headrace.exceptions."), None)
+    if "values" in told and isinstance(kind, type) and issubclass(kind, HeadraceError):
+        return kind(**told["values"])
+    return None
 
 
 def _crash(spec: AttemptSpec, ending: Ending) -> TaskCrashedError:
@@ -120,6 +124,8 @@ def _how(ending: Ending, exited: dict[str, Any]) -> str:
         return "was ended by a signal from outside"
     status = exited.get("status")
     code = ending.exit_code if status is None else os.waitstatus_to_exitcode(status)
+    if code == 128 + signal.SIGTERM:
+        return "was ended by SIGTERM from outside"
     if code >= 0:
         return f"exited with code {code} without a result"
     name = signal.Signals(-code).name if -code in set(signal.Signals) else "a signal"

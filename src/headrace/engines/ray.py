@@ -65,6 +65,8 @@ def open_ray(
     os.environ.update({name: os.environ.get(name, text) for name, text in _ENVIRONMENT.items()})
     import ray
 
+    # The token that Ray speaks of is made by itself; there is nothing to do for the user.
+    logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
     job = ray.job_config.JobConfig(_py_driver_sys_path=[str(path) for path in import_paths])
     quiet = {"log_to_driver": True, "logging_level": logging.WARNING, "job_config": job}
     if address:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.engines.jars import jar_paths, spark_folder
 from headrace.engines.java import find_java
+from headrace.engines.private_file import write_private
 from headrace.exceptions import EngineStartError
 from headrace.profiles.models import SparkProfile
 from headrace.profiles.storage import Storage
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 # What a session needs beside its heap: the JVM's own parts and this Python with Arrow.
 _BESIDE_HEAP_MIB: Final = 448
 _LEAST_HEAP_MIB: Final = 320
+_FEW_CORES: Final = 2
 
 _LOG4J: Final = """\
 rootLogger.level = warn
@@ -40,7 +42,7 @@ _QUIET: Final = {
     "org.apache.hadoop.util.NativeCodeLoader": "error",
     "org.apache.hadoop.metrics2": "error",
     "org.apache.spark.rdd.MapPartitionsRDD": "error",
-    "org.apache.spark.sql.catalyst.util.SparkStringUtils": "error",
+    "org.apache.spark.util.SparkStringUtils": "error",
     "org.apache.spark.util.Utils": "error",
     "org.apache.spark.SparkEnv": "error",
     "org.apache.parquet.hadoop": "error",
@@ -56,6 +58,7 @@ def open_spark(
     app_name: str = "headrace",
     scratch: Path | None = None,
     address: str | None = None,
+    secret_conf: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
     """Open a Spark session with Delta, and stop it at the end.
 
@@ -65,6 +68,7 @@ def open_spark(
         app_name: Name of the application.
         scratch: Folder for spilled data, warehouse and configuration; a temporary one when left
             out. It is removed at the end.
+        secret_conf: Further settings that must not be seen on a command line.
         address: `sc://HOST:PORT` of a running Spark Connect server to use instead of a local JVM.
 
     Raises:
@@ -77,8 +81,8 @@ def open_spark(
             yield session
         return
     with _scratch_folder(scratch) as folder:
-        prepare_environment(folder)
-        session = _start(spark_settings(profile, storage, app_name=app_name, scratch=folder))
+        prepare_environment(folder, {**(storage or Storage()).spark_conf(), **(secret_conf or {})})
+        session = _start(spark_settings(profile, app_name=app_name, scratch=folder))
         try:
             yield session
         finally:
@@ -86,11 +90,17 @@ def open_spark(
             _end_gateway()
 
 
-def prepare_environment(scratch: Path) -> None:
-    """Set what Spark's launcher reads from the environment of this process."""
+def prepare_environment(scratch: Path, secret_conf: Mapping[str, str]) -> None:
+    """Set what Spark's launcher reads from the environment of this process.
+
+    Settings with secrets go into a file that only the owner can read: everything else that
+    Spark is given before its start stands on a command line, where `ps` shows it.
+    """
     conf = scratch / "conf"
-    conf.mkdir(parents=True, exist_ok=True)
+    conf.mkdir(mode=0o700, parents=True, exist_ok=True)
     (conf / "log4j2.properties").write_text(log4j_settings())
+    text = "".join(f"{name} {_escape(value)}\n" for name, value in secret_conf.items())
+    write_private(conf / "spark-defaults.conf", text)
     os.environ.update(
         JAVA_HOME=str(find_java().home),
         SPARK_HOME=str(spark_folder()),
@@ -104,6 +114,16 @@ def prepare_environment(scratch: Path) -> None:
         os.environ.pop(name, None)
 
 
+def _escape(value: str) -> str:
+    """A value in the syntax of Java's properties files."""
+    units = value.encode("utf-16-be")
+    codes = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
+    return "".join(
+        chr(code) if chr(code).isascii() and chr(code).isalnum() else f"\\u{code:04x}"
+        for code in codes
+    )
+
+
 def log4j_settings() -> str:
     """Settings for Spark's log: warnings and errors on stderr, without the usual noise."""
     quiet = [
@@ -113,10 +133,8 @@ def log4j_settings() -> str:
     return _LOG4J + "".join(quiet)
 
 
-def spark_settings(
-    profile: SparkProfile, storage: Storage | None, *, app_name: str, scratch: Path
-) -> dict[str, str]:
-    """The settings of a local session: headrace's, the storage's, then the profile's."""
+def spark_settings(profile: SparkProfile, *, app_name: str, scratch: Path) -> dict[str, str]:
+    """The settings of a local session: headrace's, then the profile's."""
     jars = os.pathsep.join(str(path) for path in jar_paths())
     return {
         "spark.app.name": app_name,
@@ -124,12 +142,11 @@ def spark_settings(
         "spark.driver.memory": f"{heap_mib(profile.memory_mib)}m",
         # On the class path and not in `spark.jars`: nothing is copied at each start.
         "spark.driver.extraClassPath": jars,
-        "spark.driver.extraJavaOptions": _java_options(scratch),
+        "spark.driver.extraJavaOptions": _java_options(profile.cores, scratch),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -139,7 +156,6 @@ def spark_settings(
         "spark.default.parallelism": str(max(2, profile.cores)),
         # Delta spreads the reading of its log over 50 tasks, which is for clusters.
         "spark.databricks.delta.snapshotPartitions": str(max(1, profile.cores)),
-        **(storage or Storage()).spark_conf(),
         **profile.spark_conf,
     }
 
@@ -149,10 +165,10 @@ def heap_mib(memory_mib: int) -> int:
     return max(_LEAST_HEAP_MIB, min(memory_mib * 3 // 4, memory_mib - _BESIDE_HEAP_MIB))
 
 
-def _java_options(scratch: Path) -> str:
-    # One JVM on few cores: the serial collector and fewer compiler threads start faster and are
-    # smaller. `TieredStopAtLevel` is left alone, since long jobs need the full compiler.
-    options = ["-XX:+UseSerialGC", "-Xss4m", "-Duser.timezone=UTC", "-XX:-UsePerfData"]
+def _java_options(cores: int, scratch: Path) -> str:
+    options = ["-Xss4m", "-Duser.timezone=UTC", "-XX:-UsePerfData"]
+    if cores <= _FEW_CORES:
+        options.append("-XX:+UseSerialGC")  # smaller, and no slower without cores to spare
     options += [f'"-Dderby.system.home={scratch}"', f'"-Djava.io.tmpdir={scratch / "tmp"}"']
     return " ".join(options)
 

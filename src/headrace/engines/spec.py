@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -12,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_serializer
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from headrace.context import Attachment, Lineage
+from headrace.engines.private_file import write_private
 from headrace.engines.usage import Usage
 from headrace.exceptions import ArgumentError
 from headrace.profiles.models import Profile
@@ -103,7 +103,7 @@ class AttemptSpec(BaseModel):
     def write(self) -> Path:
         """Write the spec and its secrets into the attempt's folder, readable by the owner only."""
         path = self.folder / SPEC_FILE
-        write_private(self.folder / SECRETS_FILE, json.dumps(_reveal(self.storage)))
+        write_private(self.folder / SECRETS_FILE, json.dumps(reveal_storage(self.storage)))
         write_private(path, self.model_dump_json())
         return path
 
@@ -135,15 +135,6 @@ class AttemptResult(BaseModel):
     attachments: list[Attachment] = Field(default_factory=list)
     usage: Usage = Field(default_factory=Usage)
     log_path: Path
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, from its first byte on."""
-    draft = path.with_name(f"{path.name}.part")
-    draft.unlink(missing_ok=True)
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as handle:  # noqa: PTH123
-        handle.write(text)
-    draft.replace(path)
 
 
 def encode_arguments(task: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,7 +197,8 @@ def untag_tables(value: Any) -> Any:
     return value
 
 
-def _reveal(storage: Storage) -> dict[str, Any]:
+def reveal_storage(storage: Storage) -> dict[str, Any]:
+    """The storage's settings with its secrets as plain text: for a private file only."""
     plain = storage.model_dump(mode="json")
     for name in type(storage).model_fields:
         secret = getattr(storage, name)

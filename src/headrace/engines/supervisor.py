@@ -30,24 +30,26 @@ class _Watch:
     Attributes:
         task_pid: The task's process.
         status: How that ended, as `os.wait4` tells; None while it runs.
+        peak_kib: The most memory that it had.
         ended_by: Why the supervisor ended it: `flow`, `lease` or `signal`; empty otherwise.
     """
 
     task_pid: int
     status: int | None = None
+    peak_kib: int = 0
     ended_by: str = ""
 
     def collect(self) -> None:
         """Collect all that have ended, adopted orphans too."""
         while True:
             try:
-                pid, status, _ = os.wait4(-1, os.WNOHANG)
+                pid, status, used = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
             if pid == self.task_pid:
-                self.status = status
+                self.status, self.peak_kib = status, used.ru_maxrss
 
 
 def fork_task(spec_path: Path) -> None:
@@ -118,6 +120,7 @@ def _tell(folder: Path, watch: _Watch) -> None:
     exited = {
         "status": watch.status,
         "ended_by": watch.ended_by,
+        "peak_kib": watch.peak_kib,
         "cpu_s": used.user + used.system + used.children_user + used.children_system,
     }
     # The disk may be full and the folder gone: the exit code still tells.

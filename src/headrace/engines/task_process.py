@@ -38,7 +38,7 @@ def run_task(spec_path: Path) -> int:
         The exit code: 0 for a success, 1 when the task raised an error, 74 when there is no room
         for the result.
     """
-    _set_up_streams()
+    set_up_streams()
     spec = AttemptSpec.read(spec_path)
     draft = spec_path.with_name(f"{RESULT_FILE}.part")
     try:
@@ -91,13 +91,9 @@ def _run(spec: AttemptSpec, context: TaskContext) -> dict[str, Any]:
             stage = "close"
     except Exception as error:  # noqa: BLE001  whatever the user's code raises
         if stage != "close":
-            return _describe_error(error, stage)
+            return describe_error(error, stage)
         # The work is done and its result is fine: an engine that stumbles on its way out may.
         logging.getLogger("headrace.engines").warning("closing the engine failed: %s", error)
-    except SystemExit as error:
-        if not isinstance(error.code, _Terminated):
-            raise
-        return _describe_error(error, "task")
     return {"ok": True, "value": plain}
 
 
@@ -127,7 +123,8 @@ def _open_engine(spec: AttemptSpec) -> Iterator[dict[str, Any]]:
         yield {}
 
 
-def _describe_error(error: BaseException, stage: str) -> dict[str, Any]:
+def describe_error(error: BaseException, stage: str) -> dict[str, Any]:
+    """An error as JSON values; headrace's own carry what it takes to raise them again."""
     text = "".join(traceback.format_exception(error))
     with contextlib.suppress(OSError):
         sys.stderr.write(text)
@@ -179,13 +176,7 @@ def _write_result(draft: Path, outcome: dict[str, Any]) -> None:
     draft.replace(draft.with_name(RESULT_FILE))
 
 
-class _Terminated(str):
-    """The exit code of a task that was told to end."""
-
-    __slots__ = ()
-
-
-def _set_up_streams() -> None:
+def set_up_streams() -> None:
     """Lines reach the log at once, log records too, and TERM unwinds the task's `with` blocks."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure: Callable[..., None] | None = getattr(stream, "reconfigure", None)
@@ -203,4 +194,4 @@ def _set_up_streams() -> None:
 
 
 def _on_terminate(_number: int, _frame: FrameType | None) -> None:
-    raise SystemExit(_Terminated("ended on request"))
+    raise SystemExit(128 + signal.SIGTERM)
