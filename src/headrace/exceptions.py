@@ -11,7 +11,7 @@ HeadraceError
 │   ├── TaskImportError, ArgumentError
 │   ├── FilterError, ColumnNotFoundError, ReadRequestError
 │   ├── LedgerAddressError, LedgerTooNewError, RunNotFoundError, RunBusyError
-│   ├── RepairConflictError, TriggerTakenError
+│   ├── RepairConflictError, NothingToRepairError, TriggerTakenError
 │   └── (feature modules add theirs below these)
 ├── EngineError               infrastructure; a retry may help
 │   ├── JavaNotFoundError, JarsUnavailableError, PortInUseError, ServerStartError
@@ -19,10 +19,11 @@ HeadraceError
 │   ├── EngineNotInstalledError, EngineStartError
 │   ├── CpusBusyError
 │   ├── LedgerUnavailableError, LeaseLostError, SlotsFullError
-│   ├── StorageRefreshError
+│   ├── StorageRefreshError, RunTrackingError
 │   └── TaskCrashedError      ├── MemoryLimitError, TaskTimeoutError, TaskCancelledError
 │                             └── DiskFullError
 ├── TaskFailedError           the task's own code raised an error; `retryable` says the rest
+├── RunFailedError            a run ended without success
 └── DataError                 table, version or schema
     ├── TableNotFoundError, VersionNotFoundError, LogIncompleteError, LogCorruptError
     ├── UnsupportedTableError, UnreadableColumnError, ChangesUnavailableError

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from headrace.exceptions import DataError, HeadraceError, UserError
+from headrace.exceptions import DataError, EngineError, HeadraceError, UserError
 
 
 class Lazy(NamedTuple):
@@ -24,17 +24,26 @@ class Lazy(NamedTuple):
         module: Module with `app`, a `typer.Typer`.
         help: Its line in `headrace --help`.
         panel: Heading that it stands under.
+        app: Name of the `typer.Typer` in the module.
     """
 
     module: str
     help: str
     panel: str
+    app: str = "app"
 
 
 # A module is imported when its command is called, so that help and completion stay quick.
 COMMANDS: Final[dict[str, Lazy]] = {
+    "run": Lazy("headrace.cli.run", "Run a pipeline here and watch it.", "Run"),
+    "runs": Lazy("headrace.cli.runs", "List runs; show one, its logs, compare two.", "Run"),
+    "repair": Lazy("headrace.cli.repair", "Run again what failed, and only that.", "Run"),
+    "cancel": Lazy("headrace.cli.repair", "End a run that goes on.", "Run", "cancel_app"),
     "profiles": Lazy("headrace.cli.profiles", "List compute profiles, explain one.", "Look"),
     "tables": Lazy("headrace.cli.tables", "List tables, show and check one.", "Look"),
+    "up": Lazy("headrace.cli.servers", "Start the project's Prefect server.", "Project", "up_app"),
+    "down": Lazy("headrace.cli.servers", "End the background servers.", "Project", "down_app"),
+    "ui": Lazy("headrace.cli.servers", "Print or open the pages.", "Project", "ui_app"),
     "doctor": Lazy(
         "headrace.cli.doctor", "Check this machine, with a fix for each fault.", "Project"
     ),
@@ -63,7 +72,7 @@ class LazyGroup(TyperGroup):
         name = args[0] if args else ""
         if name in COMMANDS:
             module = importlib.import_module(COMMANDS[name].module)
-            self.commands[name] = typer.main.get_command(module.app)
+            self.commands[name] = typer.main.get_command(getattr(module, COMMANDS[name].app))
         return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -142,7 +151,9 @@ def root(
 
 def exit_code(error: HeadraceError) -> int:
     """The exit code of a command that ended with `error`."""
-    return EXIT_USER if isinstance(error, UserError | DataError) else EXIT_ENGINE
+    if isinstance(error, UserError | DataError):
+        return EXIT_USER
+    return EXIT_ENGINE if isinstance(error, EngineError) else EXIT_RUN_FAILED
 
 
 def report(error: HeadraceError) -> None:

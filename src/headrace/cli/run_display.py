@@ -35,6 +35,7 @@ class LiveDisplay:
         self.tasks: dict[str, TaskEvent] = {}
         self.begun: dict[str, float] = {}
         self.last_line: dict[str, str] = {}
+        self.run: RunEvent | None = None
         self.header = Text("Starting ...", style="bold")
         self.links = Text("")
         self.spinner = Spinner("dots", style="cyan")
@@ -56,6 +57,7 @@ class LiveDisplay:
 
     def on_run(self, event: RunEvent) -> None:
         """Show the run's name and links."""
+        self.run = self.run or event
         repair = f", repair {event.repair}" if event.repair else ""
         self.header = Text.assemble(
             (event.pipeline, "bold"), f"  run {event.run_id}{repair}  ", (event.state, "bold cyan")
@@ -121,6 +123,7 @@ class PlainDisplay:
         self.console = console
         self.verbose = verbose
         self.states: dict[str, str] = {}
+        self.run: RunEvent | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -134,6 +137,7 @@ class PlainDisplay:
 
     def on_run(self, event: RunEvent) -> None:
         """Print that a run began or ended."""
+        self.run = self.run or event
         repair = f" repair {event.repair}" if event.repair else ""
         took = f" after {event.seconds:.0f} s" if event.seconds else ""
         self._print(f"{event.pipeline}: run {event.run_id}{repair} {event.state}{took}")

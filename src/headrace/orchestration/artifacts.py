@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace.engines.launch import AttemptResult
+    from headrace.engines.spec import AttemptResult
 
 log = logging.getLogger("headrace.run")
 

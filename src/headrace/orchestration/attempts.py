@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
+import inspect
 import traceback
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,8 +13,15 @@ from prefect.client.schemas.objects import TaskRunResult
 from prefect.context import TaskRunContext
 from prefect.logging import get_run_logger
 
-from headrace.engines.launch import AttemptResult, run_attempt
-from headrace.engines.spec import AttemptSpec, decode_value, encode_arguments
+from headrace.engines.launch import run_attempt
+from headrace.engines.spec import (
+    AttemptResult,
+    AttemptSpec,
+    FunctionRef,
+    encode_arguments,
+    tag_tables,
+    untag_tables,
+)
 from headrace.exceptions import (
     HeadraceError,
     LeaseLostError,
@@ -26,6 +33,7 @@ from headrace.exceptions import (
 )
 from headrace.ledger.heartbeat import keep_lease
 from headrace.ledger.records import (
+    LEASE_S,
     AttemptRecord,
     AttemptRequest,
     ErrorInfo,
@@ -101,9 +109,9 @@ def run_task(task: EngineTask[Any, Any], arguments: dict[str, Any]) -> Any:
     if earlier is not None:
         return _take_over(session, earlier)
     profile = session.project.profile_of(task.name, task.settings.kind, task.settings.profile)
-    spec_arguments = encode_arguments(task.function, arguments)
+    spec_arguments = encode_arguments(task.name, arguments)
     tell_task(TaskEvent(task=task.name, key=key, profile=profile.name, state="queued"))
-    with session.slots.hold(profile.cores, profile.memory_mib, session.cancel):
+    with session.slots.hold(task.name, profile.cores, profile.memory_mib, session.cancel):
         return _attempt(session, task, key, profile, spec_arguments, depends_on)
 
 
@@ -156,15 +164,16 @@ def _attempt(
 def _run_child(attempt: _Attempt, arguments: dict[str, Any]) -> AttemptResult:
     session, record, profile = attempt.session, attempt.record, attempt.profile
     logger = get_run_logger()
-    lost = threading.Event()
-    cancel = _AnyEvent(session.cancel, lost)
     with ExitStack() as stack:
-        stack.enter_context(
-            keep_lease(session.ledger.renew_lease, record.id, record.token or "", on_lost=lost.set)
+        cancel = stack.enter_context(session.cancelling())
+        lost = stack.enter_context(
+            keep_lease(
+                session.ledger.renew_lease, record.id, record.token or "", on_lost=cancel.set
+            )
         )
-        spec = AttemptSpec.of(
-            function=attempt.task.function,
+        spec = AttemptSpec(
             kind=attempt.task.settings.kind,
+            function=_function_ref(attempt.task),
             arguments=arguments,
             task=record.task,
             key=record.key,
@@ -173,12 +182,14 @@ def _run_child(attempt: _Attempt, arguments: dict[str, Any]) -> AttemptResult:
             pipeline=session.run.pipeline,
             parameters={**session.run.parameters, **session.repair.parameters},
             profile=profile,
-            environment=session.project.environment,
+            lake=session.project.environment.lake,
+            storage=session.project.environment.storage,
             root=session.project.root,
             folder=attempt.folder,
             env=session.tracker.child_env(attempt.mlflow_run_id, session.experiment),
             mlflow_run_id=attempt.mlflow_run_id,
             address=session.engines.address(profile),
+            lease_s=LEASE_S,
         )
         result = run_attempt(
             spec,
@@ -199,15 +210,24 @@ def _run_child(attempt: _Attempt, arguments: dict[str, Any]) -> AttemptResult:
     return result
 
 
-class _AnyEvent(threading.Event):
-    """Set as soon as one of several events is."""
+def _function_ref(task: EngineTask[Any, Any]) -> FunctionRef:
+    """Where the child finds the task's function.
 
-    def __init__(self, *events: threading.Event) -> None:
-        super().__init__()
-        self._events = events
-
-    def is_set(self) -> bool:
-        return any(event.is_set() for event in self._events)
+    Raises:
+        TaskDefinitionError: It stands inside another function, where no other process finds it.
+    """
+    function = task.function
+    name = function.__qualname__
+    if "<" in name:
+        raise TaskDefinitionError(
+            task=task.name,
+            problem="stands inside a function",
+            found=f"Its name is {name}, which its own process can't import.",
+            fix="move it to the top level of a module",
+        )
+    return FunctionRef(
+        module=function.__module__, name=name, file=Path(inspect.getfile(function)).absolute()
+    )
 
 
 def _on_line(attempt: _Attempt, logger: Any, line: str) -> None:
@@ -222,10 +242,10 @@ def _record_success(attempt: _Attempt, result: AttemptResult) -> Any:
         record.token or "",
         Outcome(
             state="success",
-            result=result.value,
+            result=tag_tables(result.value),
             inputs=tuple(result.reads),
             outputs=tuple(result.writes),
-            usage=result.usage.model_dump(),
+            usage=asdict(result.usage),
         ),
     )
     rows = [write.ref.row_count for write in result.writes if write.ref.row_count is not None]
@@ -242,7 +262,7 @@ def _record_success(attempt: _Attempt, result: AttemptResult) -> Any:
     finish_task_run(session, attempt.mlflow_run_id, attempt.profile, result, attempt.log_path)
     show_tables(record.name, result)
     show_attachments(record.name, result)
-    return decode_value(result.value)
+    return result.value
 
 
 def _record_failure(attempt: _Attempt, error: BaseException) -> None:
@@ -264,7 +284,7 @@ def _record_failure(attempt: _Attempt, error: BaseException) -> None:
             Outcome(
                 state=state,
                 error=_error_info(error),
-                usage=usage.model_dump() if usage else None,
+                usage=asdict(usage) if usage else None,
             ),
         )
     except LeaseLostError:
@@ -369,7 +389,7 @@ def _take_over(session: RunSession, earlier: AttemptRecord) -> Any:
             log_path=earlier.log_path or "",
         )
     )
-    return decode_value(earlier.result)
+    return untag_tables(earlier.result)
 
 
 def _folder_name(record: AttemptRecord) -> str:

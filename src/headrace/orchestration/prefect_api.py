@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headrace.exceptions import RunTrackingError
-from headrace.orchestration.servers import answers, prefect_server
+from headrace.orchestration.servers import Server, answers, prefect_server
 from headrace.profiles.models import Environment
 
 
@@ -32,15 +32,23 @@ def ensure_prefect(
         RunTrackingError: The server that is configured does not answer.
         ServerStartError: The project's own server did not start.
     """
-    url = os.environ.get("PREFECT_API_URL") or environment.prefect.api_url
-    if url:
-        if not answers(url.rstrip("/") + "/health", timeout_s=30):
-            raise RunTrackingError(url=url, reason="no answer from /health within 30 s")
-    else:
-        server = prefect_server(state, port=environment.prefect.port)
-        url = server.ensure(on_wait=on_wait) + "/api"
+    url = configured_api(environment)
+    if url is None:
+        url = project_server(environment, state).ensure(on_wait=on_wait) + "/api"
+    elif not answers(url.rstrip("/") + "/health", timeout_s=30):
+        raise RunTrackingError(url=url, reason="no answer from /health within 30 s")
     use_prefect(url)
     return url
+
+
+def configured_api(environment: Environment) -> str | None:
+    """The Prefect API that PREFECT_API_URL or the environment names, or None for our own."""
+    return os.environ.get("PREFECT_API_URL") or environment.prefect.api_url
+
+
+def project_server(environment: Environment, state: Path) -> Server:
+    """The project's own Prefect server; its port is only binding when the file names one."""
+    return prefect_server(state, port=environment.prefect.port)
 
 
 def use_prefect(url: str) -> None:

@@ -93,6 +93,7 @@ class RunSession:
     submitted: list[tuple[EngineTask[Any, Any], Any]] = field(default_factory=list)
     nodes: dict[UUID, str] = field(default_factory=dict)
     slots: Slots = field(default_factory=lambda: _slots)
+    _cancels: list[threading.Event] = field(default_factory=list)
     _places: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -118,7 +119,23 @@ class RunSession:
         with self._lock:
             if not self.stop_reason:
                 self.stop_reason = reason
-        self.cancel.set()
+            self.cancel.set()
+            for cancel in self._cancels:
+                cancel.set()
+
+    @contextmanager
+    def cancelling(self) -> Iterator[threading.Event]:
+        """An event of one attempt's own that is also set when the whole run stops."""
+        own = threading.Event()
+        with self._lock:
+            self._cancels.append(own)
+        if self.cancel.is_set():
+            own.set()
+        try:
+            yield own
+        finally:
+            with self._lock:
+                self._cancels.remove(own)
 
     def wait_for_submitted(self) -> None:
         """Wait for tasks that the pipeline submitted and did not wait for."""

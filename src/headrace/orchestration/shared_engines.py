@@ -51,5 +51,5 @@ class SharedEngines:
                     root=self._project.root,
                     folder=self._project.state / "shared",
                 )
-                self._addresses[profile.name] = self._stack.enter_context(shared)
+                self._addresses[profile.name] = self._stack.enter_context(shared).address
             return self._addresses[profile.name]

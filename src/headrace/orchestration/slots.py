@@ -30,10 +30,13 @@ class Slots:
         self._changed = threading.Condition()
 
     @contextmanager
-    def hold(self, cores: int, memory_mib: int, cancel: threading.Event) -> Iterator[None]:
+    def hold(
+        self, task: str, cores: int, memory_mib: int, cancel: threading.Event
+    ) -> Iterator[None]:
         """Wait for room, and keep it inside the block.
 
         Args:
+            task: Name of the task.
             cores: Cores of the task's profile.
             memory_mib: Memory of the task's profile, in MiB.
             cancel: Ends the wait.
@@ -45,7 +48,9 @@ class Slots:
         with self._changed:
             while not self._fits(claim):
                 if cancel.is_set():
-                    raise TaskCancelledError(task="", reason="it was still waiting for a slot")
+                    raise TaskCancelledError(
+                        task=task, how="was waiting for cores and memory", log_path="", tail=""
+                    )
                 self._changed.wait(timeout=1)
             self._used.append(claim)
         try:

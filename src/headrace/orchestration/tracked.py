@@ -9,7 +9,7 @@ from headrace.tracking.records import RunLog, TableUse
 from headrace.tracking.tracker import now_ms
 
 if TYPE_CHECKING:
-    from headrace.engines.launch import AttemptResult
+    from headrace.engines.spec import AttemptResult
     from headrace.ledger.records import AttemptRecord
     from headrace.orchestration.session import RunSession
     from headrace.profiles.models import PythonProfile, RayProfile, SparkProfile
