@@ -10,7 +10,7 @@ import typer
 from headrace import __version__
 from headrace.cli import app as app_module
 from headrace.cli.app import COMMANDS, Lazy
-from headrace.exceptions import DataError, EngineError, UserError
+from headrace.exceptions import DataError, EngineError, HeadraceError, UserError
 
 
 @pytest.fixture
@@ -62,6 +62,7 @@ def test_an_unknown_command_names_the_closest_one(headrace):
         (UserError(message="what.\nfound.\nFix: this"), 2),
         (DataError(message="what.\nfound.\nFix: this"), 2),
         (EngineError(message="what.\nfound.\nFix: this"), 3),
+        (HeadraceError(message="what.\nfound.\nFix: this"), 1),
     ],
 )
 def test_an_error_is_its_three_lines_and_an_exit_code(headrace, failing, error, code):
