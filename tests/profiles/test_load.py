@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.exceptions import ProfileEngineError, ProfileError, ProfileNotFoundError
-from headrace.profiles.load import load_environment, mask_password
+from headrace.profiles.load import load_environment
 from headrace.profiles.models import Environment, PythonProfile, RayProfile, SparkProfile
 from headrace.profiles.overrides import parse_task_profiles
+from headrace.profiles.secrets import mask_password
 
 SMALL = '[profiles.etl]\nengine = "spark"\n[profiles.train]\nengine = "ray"\n[profiles.tiny]\nengine = "python"\n'
 

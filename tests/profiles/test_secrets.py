@@ -52,3 +52,11 @@ def test_a_tasks_variables_get_their_secrets_only_when_asked(load, project, monk
     profile = environment.profiles["etl"]
     assert "hunter2" not in repr(environment) + environment.model_dump_json()
     assert profile.resolve_env(project) == {"A": "1", "TOKEN": "hunter2"}
+
+
+def test_a_password_in_an_address_shows_nowhere(load, monkeypatch):
+    monkeypatch.setenv("HEADRACE_LEDGER_URL", "postgresql://me:hunter2@db/ledger")
+    environment = load('[profiles.etl]\nengine = "spark"\n')
+    assert environment.ledger_url == "postgresql://me:hunter2@db/ledger"
+    assert "hunter2" not in f"{environment!r} {environment}"
+    assert "postgresql://me:***@db/ledger" in repr(environment)

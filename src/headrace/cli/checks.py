@@ -28,8 +28,9 @@ from headrace.cli.service_checks import (
     check_prefect,
 )
 from headrace.exceptions import HeadraceError
-from headrace.profiles.load import load_environment, mask_password
+from headrace.profiles.load import load_environment
 from headrace.profiles.project import state_dir
+from headrace.profiles.secrets import mask_password
 
 if TYPE_CHECKING:
     from headrace.profiles.models import Environment

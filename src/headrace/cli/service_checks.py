@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headrace.cli.check import Check
-from headrace.profiles.load import mask_password
+from headrace.profiles.secrets import mask_password
 
 if TYPE_CHECKING:
     from headrace.profiles.models import Environment

@@ -31,7 +31,7 @@ def complete_table(incomplete: str) -> list[str]:
     from headrace.exceptions import HeadraceError
 
     try:
-        environment = load_environment()
+        environment = _environment(None)
         return [name for name in find_tables(environment) if name.startswith(incomplete)]
     except (HeadraceError, OSError):
         return []
@@ -51,7 +51,7 @@ VersionOption = Annotated[
 @app.command("list")
 def list_tables(*, env: EnvOption = None, json: JsonOption = False) -> None:
     """List the tables in the environment's lake."""
-    environment = load_environment(env)
+    environment = _environment(env)
     rows = [_overview(environment, name) for name in find_tables(environment)]
     if json:
         print_json(rows)
@@ -215,12 +215,18 @@ def type_text(kind: DeltaType) -> str:
     return "struct" if isinstance(kind, Struct) else kind.name
 
 
+def _environment(env: str | None) -> Environment:
+    """The environment, with storage credentials that are valid now."""
+    environment = load_environment(env)
+    return environment.model_copy(update={"storage": environment.storage.fresh()})
+
+
 def _load(table: str, env: str | None, version: int | None) -> tuple[Environment, Snapshot]:
     from headrace.context import resolve_table
     from headrace.delta.snapshot import load_snapshot
     from headrace.exceptions import TableNotFoundError, UserError, closest, lines
 
-    environment = load_environment(env)
+    environment = _environment(env)
     uri = resolve_table(table, lake=environment.lake)
     try:
         return environment, load_snapshot(uri, version=version, storage=environment.storage)

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from pydantic import BaseModel, SecretStr
 
 from headrace.profiles.check import show, toml_keys, written_as
-from headrace.profiles.load import mask_password
 from headrace.profiles.models import Environment, Origin, Profile
+from headrace.profiles.secrets import mask_password
 
 _DEFAULT = Origin(source="default")
 

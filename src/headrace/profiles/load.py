@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -27,7 +26,7 @@ from headrace.profiles.models import (
 )
 from headrace.profiles.overrides import apply_overrides, task_profiles
 from headrace.profiles.project import PROFILES, find_project, project_address
-from headrace.profiles.secrets import SecretRef, resolve_secret
+from headrace.profiles.secrets import SecretRef, has_password, resolve_secret
 from headrace.profiles.storage import SECRET_FIELDS, Storage
 from headrace.profiles.toml_file import Key, read_toml
 
@@ -49,7 +48,6 @@ _ADDRESSES: Final[tuple[Key, ...]] = (
     ("mlflow", "registry_uri"),
     ("prefect", "api_url"),
 )
-_PASSWORD = re.compile(r"(?P<start>[\w+.-]+://[^/@:]*:)[^/@]+(?P<end>@)")
 
 
 def load_environment(
@@ -119,11 +117,6 @@ def environment_names(root: Path) -> list[str]:
     return sorted(path.stem for path in (root / PROFILES).glob("*.toml"))
 
 
-def mask_password(text: str) -> str:
-    """Hide the password in an address such as `postgresql://user:secret@host/db`."""
-    return _PASSWORD.sub(r"\g<start>***\g<end>", text)
-
-
 def _profile(raw: RawProfile) -> Profile:
     def origin(key: Key) -> Origin:
         for length in range(len(key), 0, -1):
@@ -182,7 +175,7 @@ def _resolve_addresses(settings: Settings, root: Path, *, fetch: bool) -> None:
             secret = _secret(settings, key, value, root, fetch=fetch)
             table[key[-1]] = secret.get_secret_value()
         elif isinstance(value, str):
-            if _PASSWORD.search(value) and settings.origin(key).line:
+            if has_password(value) and settings.origin(key).line:
                 raise _literal_secret(settings, key, "a password stands in the file")
             table[key[-1]] = project_address(value, root)
 

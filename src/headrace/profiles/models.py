@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from headrace.exceptions import ProfileEngineError, ProfileNotFoundError
-from headrace.profiles.secrets import SecretRef, resolve_secret
+from headrace.profiles.secrets import SecretRef, mask_password, resolve_secret
 from headrace.profiles.storage import Storage
 from headrace.profiles.units import format_duration, format_memory, parse_duration, parse_memory
 
@@ -86,9 +86,13 @@ EnvValues = Annotated[dict[str, StrictStr | SecretRef], AfterValidator(_variable
 
 
 class Model(BaseModel):
-    """Base of all: unknown keys are errors, values don't change."""
+    """Base of all: unknown keys are errors, values don't change, passwords don't show."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, mask_password(value) if isinstance(value, str) else value
 
 
 class ComputeProfile(Model):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, SecretStr, model_validator
 
 from headrace.exceptions import SecretError
+
+_PASSWORD = re.compile(r"(?P<start>[\w+.-]+://[^/@:]*:)[^/@]+(?P<end>@)")
 
 
 class SecretRef(BaseModel):
@@ -65,6 +68,16 @@ def resolve_secret(ref: SecretRef, *, root: Path, wanted_by: str) -> SecretStr:
     if not value:
         raise SecretError(key=wanted_by, place=str(ref), reason="it is empty or missing")
     return SecretStr(value)
+
+
+def has_password(text: str) -> bool:
+    """Whether an address holds a password, as in `postgresql://user:secret@host/db`."""
+    return _PASSWORD.search(text) is not None
+
+
+def mask_password(text: str) -> str:
+    """Hide the password in an address: `postgresql://user:***@host/db`."""
+    return _PASSWORD.sub(r"\g<start>***\g<end>", text)
 
 
 def _named_line(text: str, key: str) -> str:
