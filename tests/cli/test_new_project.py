@@ -29,7 +29,7 @@ def new_project(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.C
     (Path(found["purelib"]) / "borrowed.pth").write_text(borrowed)
     script = root / ".venv" / "bin" / "headrace"
     script.write_text(
-        f'#!/bin/sh\nexec "$(dirname "$0")/python" -c \'from headrace.cli.app import main; main()\' "$@"\n'
+        '#!/bin/sh\nexec "$(dirname "$0")/python" -c \'from headrace.cli.app import main; main()\' "$@"\n'
     )
     script.chmod(0o755)
     # infra/set-up takes a newer stamp for a finished installation.
