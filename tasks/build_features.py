@@ -4,12 +4,11 @@ from typing import TYPE_CHECKING
 
 from headrace import TableRef, TaskContext, read_table, spark_task, write_table
 from headrace.delta.spark import hash_split, repartition_sorted
-
 from tasks.airport_history import count_overdue, count_scheduled, mean_recent_delay
 from tasks.feature_matrix import CATEGORIES, NUMBERS, TARGET
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 SPLIT = {"train": 0.7, "validation": 0.15, "test": 0.15}
 
@@ -151,7 +150,7 @@ def _add_places(rows: "DataFrame", airports: "DataFrame") -> "DataFrame":
     )
 
 
-def _minute_of_day(clock: str):  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _minute_of_day(clock: str) -> "Column":
     """Minutes since midnight of a time that is written as HHMM."""
     from pyspark.sql import functions as fn
 

@@ -3,7 +3,7 @@
 A registered model carries a copy of this file, so it needs nothing but NumPy and pandas.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,7 +50,7 @@ FEATURES = (*CATEGORIES, *NUMBERS)
 Vocabulary = Mapping[str, Sequence[str]]
 
 
-def build_vocabulary(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
+def build_vocabulary(columns: Mapping[str, Iterable[Any]]) -> dict[str, list[str]]:
     """The distinct values of each categorical column, sorted: the place of a value is its code."""
     return {
         name: sorted({str(value) for value in columns[name] if value is not None})

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from headrace import TableRef, TaskContext, spark_task, write_table
 from headrace.exceptions import UserError, closest, lines
-
 from tasks.flight_data import open_flight_files
 from tasks.flight_schemas import CSV_TABLES, CsvTable
 

@@ -1,0 +1,182 @@
+"""XGBoost on Ray Train: every worker holds its share of the flights, all build the same trees."""
+
+import tempfile
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace.exceptions import UserError, lines
+from tasks.feature_matrix import (
+    FEATURES,
+    TARGET,
+    Vocabulary,
+    encode_features,
+    feature_types,
+)
+
+if TYPE_CHECKING:
+    import ray.data
+    import xgboost
+
+_LIMITS = {"rounds": (1, 5_000), "max_depth": (1, 16), "learning_rate": (0.001, 1.0)}
+_PATIENCE = 25
+_BATCH_ROWS = 16_384
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeSettings:
+    """What a user may want to sweep.
+
+    Attributes:
+        seed: Seed of the sampling of rows and columns.
+        rounds: Trees at most, 1 to 5,000; training stops early when validation stops improving.
+        max_depth: Depth of a tree, 1 to 16.
+        learning_rate: Share of its prediction that each tree adds, 0.001 to 1.
+    """
+
+    seed: int = 7
+    rounds: int = 300
+    max_depth: int = 8
+    learning_rate: float = 0.06
+
+    def __post_init__(self) -> None:
+        for name, (least, most) in _LIMITS.items():
+            value = getattr(self, name)
+            whole = isinstance(least, int)
+            number = isinstance(value, int if whole else (int, float))
+            if isinstance(value, bool) or not number or not least <= value <= most:
+                kind = "a whole number" if whole else "a number"
+                raise UserError(
+                    message=lines(
+                        f"{name}={value!r} is not possible.",
+                        f"It has to be {kind} from {least} to {most}.",
+                        f"for example {name}={getattr(type(self), name)}",
+                    )
+                )
+
+    def parameters(self, *, threads: int) -> dict[str, Any]:
+        """The settings in XGBoost's words, with those that are the same for all models."""
+        return {
+            "objective": "reg:squarederror",
+            "tree_method": "hist",
+            "max_depth": self.max_depth,
+            "learning_rate": self.learning_rate,
+            "seed": self.seed,
+            "subsample": 0.7,
+            "colsample_bytree": 0.5,
+            "min_child_weight": 100,
+            "nthread": threads,
+        }
+
+
+@dataclass(frozen=True)
+class TrainedTrees:
+    """The trees up to the best round, and the error of each round.
+
+    Attributes:
+        model: The booster in XGBoost's binary JSON.
+        history: RMSE by round for `train` and `validation`, in minutes.
+    """
+
+    model: bytes
+    history: dict[str, list[float]]
+
+    def best_round(self) -> int:
+        """The round with the lowest error on validation, counted from 1."""
+        return int(np.argmin(self.history["validation"])) + 1
+
+    def load(self) -> "xgboost.Booster":
+        """The booster, ready to predict."""
+        import xgboost
+
+        return xgboost.Booster(model_file=bytearray(self.model))
+
+
+def train_trees(
+    datasets: "dict[str, ray.data.Dataset]",
+    vocabulary: Vocabulary,
+    settings: TreeSettings,
+    *,
+    workers: int,
+    cores: int,
+) -> TrainedTrees:
+    """Train on the dataset `train` until the error on `validation` stops falling.
+
+    Args:
+        datasets: Rows with the features and the target, by name.
+        vocabulary: Values of the categorical features.
+        settings: Rounds, depth and so on.
+        workers: Training processes.
+        cores: CPU cores of all workers together.
+    """
+    import ray.train
+    from ray.data import ExecutionOptions
+    from ray.train.xgboost import XGBoostTrainer
+
+    config = {
+        "parameters": settings.parameters(threads=max(1, cores // workers)),
+        "rounds": settings.rounds,
+        "vocabulary": dict(vocabulary),
+    }
+    with tempfile.TemporaryDirectory(prefix="trees-") as folder:
+        trainer = XGBoostTrainer(
+            _train_share,
+            train_loop_config=config,
+            datasets=dict(datasets),
+            # Workers book half of the cores: they wait while the other half reads for them.
+            scaling_config=ray.train.ScalingConfig(
+                num_workers=workers, resources_per_worker={"CPU": cores / workers / 2}
+            ),
+            # The same share for each worker on every run, so that a seed gives one model.
+            dataset_config=ray.train.DataConfig(
+                execution_options=ExecutionOptions(preserve_order=True)
+            ),
+            run_config=ray.train.RunConfig(name="trees", storage_path=folder),
+        )
+        return TrainedTrees(**trainer.fit().return_value)
+
+
+def _train_share(config: dict[str, Any]) -> dict[str, Any]:
+    """What each worker does; Ray Train connects the workers of XGBoost. The first one's counts."""
+    import xgboost
+
+    train = _load_share("train", config["vocabulary"])
+    validation = _load_share("validation", config["vocabulary"])
+    history: dict[str, dict[str, list[float]]] = {}
+    booster = xgboost.train(
+        config["parameters"],
+        train,
+        num_boost_round=config["rounds"],
+        evals=[(train, "train"), (validation, "validation")],
+        evals_result=history,
+        verbose_eval=False,
+        callbacks=[xgboost.callback.EarlyStopping(rounds=_PATIENCE, save_best=True)],
+    )
+    rmse = {name: [float(error) for error in scores["rmse"]] for name, scores in history.items()}
+    return asdict(TrainedTrees(model=bytes(booster.save_raw("ubj")), history=rmse))
+
+
+def _load_share(name: str, vocabulary: Vocabulary) -> "xgboost.DMatrix":
+    """This worker's share of a dataset, encoded batch by batch."""
+    import ray.train
+
+    shard = ray.train.get_dataset_shard(name)
+    matrices, targets = [np.empty((0, len(FEATURES)), np.float32)], [np.empty(0, np.float32)]
+    for batch in shard.iter_batches(batch_size=_BATCH_ROWS, batch_format="pandas"):
+        matrices.append(encode_features(batch, vocabulary))
+        targets.append(batch[TARGET].to_numpy(dtype=np.float32))
+    return tree_matrix(np.concatenate(matrices), np.concatenate(targets))
+
+
+def tree_matrix(features: Any, target: Any = None) -> "xgboost.DMatrix":
+    """Encoded features as XGBoost takes them, with names and types."""
+    import xgboost
+
+    return xgboost.DMatrix(
+        features,
+        label=target,
+        feature_names=list(FEATURES),
+        feature_types=feature_types(),
+        enable_categorical=True,
+    )
