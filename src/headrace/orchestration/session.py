@@ -137,8 +137,21 @@ class RunSession:
             with self._lock:
                 self._cancels.remove(own)
 
-    def wait_for_submitted(self) -> None:
-        """Wait for tasks that the pipeline submitted and did not wait for."""
+    @contextmanager
+    def letting_finish(self) -> Iterator[None]:
+        """Wait for submitted tasks at the end of the block, also when one of them failed.
+
+        The other items of a for-each go on: a repair is to find their results. An interrupt or a
+        cancel ends the wait.
+        """
+        try:
+            yield
+        except Exception:
+            self._wait_for_submitted()
+            raise
+        self._wait_for_submitted()
+
+    def _wait_for_submitted(self) -> None:
         for _, future in tuple(self.submitted):
             future.wait()
 
@@ -192,8 +205,8 @@ def open_session(
         tell_run(_event(session, "running", links=run_links(session, flow_run.id)))
         error: BaseException | None = None
         try:
-            yield session
-            session.wait_for_submitted()
+            with session.letting_finish():
+                yield session
         except BaseException as caught:
             error = caught
             session.stop(f"the pipeline ended: {type(caught).__name__}")

@@ -1,0 +1,84 @@
+"""A repair runs only what failed; the rest keeps its results and its table versions."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.exceptions import (
+    NothingToRepairError,
+    RunNotFoundError,
+    TaskFailedError,
+    TaskNotFoundError,
+)
+from headrace.orchestration.options import RunOptions, use_options
+from headrace.orchestration.project import load_project
+from headrace.orchestration.repair import prepare_repair, repair
+from headrace.ledger.records import RepairRequest
+
+pytestmark = pytest.mark.prefect
+
+
+def test_repair_runs_only_what_failed(flows, ledger, ran):
+    with pytest.raises(TaskFailedError, match="more than"):
+        flows.add_up(count=4, limit=1)
+    assert ran() == ["at_most", "numbers", "total"]
+    assert repair(parameters={"limit": 10}) == 6.0
+    assert ran() == ["at_most"]
+    run = ledger.get_run("last")
+    latest = ledger.latest_attempts(run.id)
+    assert run.state == "success"
+    assert latest["numbers"].reused_from is not None
+    assert latest["at_most"].number == 2
+    assert [r.state for r in ledger.repairs(run.id)] == ["failed", "success"]
+
+
+def test_a_second_repair_finds_results_of_both_passes(flows, ledger, ran):
+    with pytest.raises(TaskFailedError):
+        flows.add_up(count=5, limit=1)
+    ran()
+    with pytest.raises(TaskFailedError):
+        repair(parameters={"limit": 2})
+    assert ran() == ["at_most"]
+    assert repair(parameters={"limit": 100}) == 10.0
+    assert ran() == ["at_most"]
+    numbers = [a.number for a in ledger.attempts(ledger.get_run("last").id) if a.task == "at_most"]
+    assert numbers == [1, 2, 3]
+
+
+def test_failed_items_are_found_by_key_and_not_by_place(flows, ran):
+    with pytest.raises(TaskFailedError, match="is bad"):
+        flows.squares(items=[1, 2, 3, 4], bad=[2, 4])
+    ran()
+    assert repair(parameters={"bad": [], "items": [4, 3, 2, 1]}) == [16, 9, 4, 1]
+    assert ran() == ["square/2", "square/4"]
+
+
+def test_the_rerun_task_reads_the_version_of_the_first_run(flows, ledger, ran):
+    with pytest.raises(TaskFailedError, match="told to fail"):
+        flows.tabled(rows=5, fail=True)
+    first = ledger.get_run("last")
+    # The table moves on before the repair.
+    assert flows.tabled(rows=9) == 9
+    ran()
+    assert repair(first.id, parameters={"fail": False}) == 5
+    assert ran() == ["read_back"]
+
+
+def test_a_green_run_has_nothing_to_repair(flows, ledger, ran):
+    flows.add_up(count=2)
+    with pytest.raises(NothingToRepairError, match="green"):
+        repair()
+    ran()
+    repair(tasks=("total",), with_dependents=True)
+    assert ran() == ["at_most", "total"]
+
+
+def test_unknown_runs_and_tasks_are_named(flows):
+    flows.add_up(count=2)
+    with use_options(RunOptions()):
+        project = load_project()
+    with pytest.raises(RunNotFoundError):
+        prepare_repair(project, "999999", RepairRequest())
+    with pytest.raises(TaskNotFoundError, match="totl") as caught:
+        prepare_repair(project, "last", RepairRequest(tasks=("totl",)))
+    assert "total" in str(caught.value)
