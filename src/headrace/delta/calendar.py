@@ -16,6 +16,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 Int64 = npt.NDArray[np.int64]
 
@@ -86,12 +88,11 @@ def rebase_micros(micros: Int64, zone: str) -> Int64:
     old = micros < _COMMON_MICROS
     if not old.any():
         return micros
-    legacy, modern = _zone_offsets(zone)
-    local = micros[old] + legacy
+    local = micros[old] + _legacy_offset(zone)
     days = np.floor_divide(local, _DAY)
     within = local - days * _DAY
     result = micros.copy()
-    result[old] = rebase_days(days) * _DAY + within - modern
+    result[old] = _to_utc(rebase_days(days) * _DAY + within, zone)
     return result
 
 
@@ -118,13 +119,22 @@ def _gregorian_days(year: Int64, month: Int64, day: Int64) -> Int64:
     return days
 
 
-def _zone_offsets(zone: str) -> tuple[int, int]:
-    """Offsets before 1900 in micros: `java.util`'s (today's standard time) and `java.time`'s."""
+def _legacy_offset(zone: str) -> int:
+    """The offset in micros that `java.util` takes before 1900: today's standard time."""
+    winter = datetime(2020, 1, 1, tzinfo=UTC).astimezone(_zone(zone))
+    standard = (winter.utcoffset() or timedelta()) - (winter.dst() or timedelta())
+    return standard // timedelta(microseconds=1)
+
+
+def _to_utc(local: Int64, zone: str) -> Int64:
+    """Local times as UTC by the zone's real rules, local mean time included, as `java.time`."""
     rules = _zone(zone)
-    modern = rules.utcoffset(datetime(1800, 1, 1)) or timedelta()  # noqa: DTZ001 - local mean time
-    winter = datetime(2020, 1, 1, tzinfo=UTC).astimezone(rules)
-    legacy = (winter.utcoffset() or timedelta()) - (winter.dst() or timedelta())
-    return legacy // timedelta(microseconds=1), modern // timedelta(microseconds=1)
+    if not isinstance(rules, ZoneInfo):
+        return local - (rules.utcoffset(None) or timedelta()) // timedelta(microseconds=1)
+    naive = pa.array(local).cast(pa.timestamp("us"))
+    zoned = pc.assume_timezone(naive, zone, ambiguous="earliest", nonexistent="latest")
+    result: Int64 = zoned.cast(pa.int64()).to_numpy()
+    return result
 
 
 def _zone(name: str) -> tzinfo:

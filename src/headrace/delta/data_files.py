@@ -163,7 +163,8 @@ class _OpenFile:
     def tables(self) -> Iterator[pa.Table]:
         """The rows of this file, or of its byte range, batch by batch."""
         sources = self._sources()
-        leaves = [leaf for source in sources if source for leaf in source.leaves]
+        # In the file's order: batches come in the order in which leaves are asked for.
+        leaves = sorted(leaf for source in sources if source for leaf in source.leaves)
         first = 0
         for group in range(self.file.num_row_groups):
             rows = self.file.metadata.row_group(group).num_rows
