@@ -109,15 +109,16 @@ def draw_learning(history: Mapping[str, Sequence[float]], best_round: int) -> "F
     return figure
 
 
-def draw_error_by(frame: "pd.DataFrame", column: str) -> "Figure":
+def draw_error_by(frame: "pd.DataFrame", column: str, *, wide: bool = False) -> "Figure":
     """The mean absolute error in each group, of the model and of the mean.
 
     Args:
         frame: Columns `arr_delay`, `model` and `mean`, and the one to group by.
         column: `hour`, `carrier` or `month`.
+        wide: For the full width of a page instead of half of it.
     """
     groups = error_by(frame, column)
-    figure, axes = _new_figure(7.2, 3.4)
+    figure, axes = _new_figure(*((12.0, 3.2) if wide else (7.2, 3.4)))
     places = np.arange(len(groups))
     axes.bar(places, groups["mean"], width=0.78, color=BASELINE, label="always the mean")
     axes.bar(places, groups["model"], width=0.5, color=MODEL, label="model")

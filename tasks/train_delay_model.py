@@ -55,7 +55,8 @@ def train_delay_model(
 
     Returns:
         `name`, `version` and `uri` of the registered model; `metrics` by model (`model`, `linear`,
-        `mean`); `beats_baselines`; `importance` by feature; `mean_delay`, `trees` and `features`.
+        `mean`) and `beats_baselines`; `importance` by feature; `mean_delay`; `trees`, `train_rows`
+        and `features`.
 
     Raises:
         UserError: A parameter is out of its range.
@@ -98,6 +99,7 @@ def train_delay_model(
         "beats_baselines": beats,
         "importance": importance,
         "mean_delay": float(test["mean"].iloc[0]),
+        "train_rows": len(frame),
         "trees": trees.best_round(),
         "features": str(features),
     }
