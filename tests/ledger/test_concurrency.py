@@ -6,7 +6,13 @@ import threading
 from functools import partial
 from pathlib import Path
 
-from headrace.exceptions import LeaseLostError, RepairConflictError, RunBusyError, TriggerTakenError
+from headrace.exceptions import (
+    LeaseLostError,
+    RepairConflictError,
+    RunBusyError,
+    SlotsFullError,
+    TriggerTakenError,
+)
 from headrace.ledger.records import Outcome, RepairRequest, RunRequest
 from headrace.ledger.store import open_ledger
 from tests.ledger.writer import ATTEMPTS
@@ -110,6 +116,15 @@ def test_a_result_and_the_reaper_at_the_same_moment_agree(url, fake_time):
             else:
                 assert kept.state == finished.state == "success"
                 assert not reaped.attempts
+
+
+def test_of_many_waiting_runs_only_as_many_start_as_may(url):
+    with open_ledger(url) as ledger:
+        request = RunRequest(pipeline="p", entrypoint="e")
+        runs = [ledger.create_run(request, claim=False)[0] for _ in range(6)]
+        answers = at_once(*(partial(ledger.claim_repair, run.id, max_concurrent=2) for run in runs))
+        assert sum(isinstance(a, SlotsFullError) for a in answers) == 4, answers
+        assert len(ledger.live_runs("p")) == 2
 
 
 def test_slots_are_never_oversold(url):

@@ -26,6 +26,14 @@ def test_on_the_same_boot_the_clock_itself_decides(fake_time):
     assert not watch.is_live(held)
 
 
+def test_a_beat_from_the_future_is_that_of_a_cloned_machine_and_is_watched(fake_time):
+    watch = LeaseWatch(clock=fake_time.clock())
+    held = beat(clock="here/ns", at=5000.0)
+    assert watch.left_s(held) == 45
+    fake_time.pass_s(46)
+    assert not watch.is_live(held)
+
+
 def test_a_lease_of_another_machine_is_over_when_no_beat_came_for_its_length(fake_time):
     watch = LeaseWatch(clock=fake_time.clock())
     assert watch.is_live(beat(1))

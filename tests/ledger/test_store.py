@@ -161,6 +161,10 @@ def test_a_lease_that_ran_out_unseen_can_still_be_renewed_and_finished(drive, le
 def test_the_same_outcome_twice_is_one_and_another_one_is_refused(drive, ledger):
     run = drive()
     attempt = run.start("train")
+    with pytest.raises(LeaseLostError, match="running"):
+        ledger.finish_attempt(attempt.id, "another token", Outcome(state="success"))
+    with pytest.raises(LeaseLostError):
+        ledger.renew_lease(attempt.id, "another token")
     first = ledger.finish_attempt(attempt.id, attempt.token, Outcome(state="success", result=1))
     assert ledger.finish_attempt(attempt.id, attempt.token, Outcome(state="success")) == first
     with pytest.raises(LeaseLostError):

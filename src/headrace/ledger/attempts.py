@@ -378,10 +378,8 @@ class AttemptStore(LedgerBase):
     def _check_limits(self, connection: sa.Connection, limits: Mapping[str, int]) -> None:
         if not limits:
             return
-        if not self.database.is_sqlite:
-            # Counting and inserting must not interleave with another run's; sorted: no deadlock.
-            for name in sorted(limits):
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(name))))
+        for name in sorted(limits):  # Always in one order, so that two can't wait for each other.
+            self._lock_name(connection, name)
         taken = self._taken(connection)
         for name, most in limits.items():
             if taken.get(name, 0) >= most:

@@ -121,6 +121,24 @@ class LedgerBase:
         self.watch.forget((table.name, row.id))
         return bool(done.rowcount)
 
+    def _lock_name(self, connection: sa.Connection, name: str) -> None:
+        """Let nobody else count and then take under this name until the transaction ends.
+
+        On SQLite the whole ledger is locked already.
+        """
+        if not self.database.is_sqlite:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(name))))
+
+    def _live_runs(self, connection: sa.Connection, pipeline: str) -> list[str]:
+        """Ids of the pipeline's runs that a live process drives."""
+        rows = connection.execute(
+            sa.select(REPAIR)
+            .join(RUN, RUN.c.id == REPAIR.c.run_id)
+            .where(RUN.c.pipeline == pipeline, RUNNING_REPAIR)
+            .order_by(REPAIR.c.id)
+        ).all()
+        return [row.run_id for row in rows if self.watch.is_live(beat_of("repair", row))]
+
     def _taken(self, connection: sa.Connection, now: float | None = None) -> dict[str, int]:
         """How many live attempts hold each limit."""
         counts: dict[str, int] = {}

@@ -100,7 +100,8 @@ class LeaseWatch:
         if beat.token is None:
             return 0.0
         moment = self.clock.now() if now is None else now
-        if beat.clock == self.clock.id and beat.at is not None:
+        # A beat from the future comes from a copy of this machine: clones share their boot id.
+        if beat.clock == self.clock.id and beat.at is not None and beat.at <= moment:
             return max(0.0, beat.lease_s - (moment - beat.at))
         if self.one_machine and self._other_boot(beat.clock):
             return 0.0

@@ -179,18 +179,7 @@ class ReadStore(LedgerBase):
 
     def live_runs(self, pipeline: str) -> list[str]:
         """Ids of the pipeline's runs that a live process drives."""
-        query = (
-            sa.select(REPAIR)
-            .join(RUN, RUN.c.id == REPAIR.c.run_id)
-            .where(RUN.c.pipeline == pipeline, RUNNING_REPAIR)
-            .order_by(REPAIR.c.id)
-        )
-
-        def work(connection: sa.Connection) -> list[str]:
-            rows = connection.execute(query).all()
-            return [row.run_id for row in rows if self.watch.is_live(beat_of("repair", row))]
-
-        return self.database.read(work)
+        return self.database.read(lambda c: self._live_runs(c, pipeline))
 
     def live_holders(self, run_id: str) -> dict[str, float]:
         """What of the run is alive, and the seconds until each lease is over without a beat."""

@@ -166,12 +166,17 @@ def plan_repair(
         ValueError: The graph has a cycle.
 
     Example:
+        >>> from types import SimpleNamespace
+        >>> tried = [
+        ...     SimpleNamespace(id=1, task="load", key="", number=1, state="success"),
+        ...     SimpleNamespace(id=2, task="train", key="", number=1, state="failed"),
+        ... ]
         >>> graph = {
         ...     "load": Node(name="load"),
         ...     "train": Node(name="train", depends_on=("load",)),
         ...     "score": Node(name="score", depends_on=("train",)),
         ... }
-        >>> plan = plan_repair(graph, tried(load="success", train="failed"), RepairRequest())
+        >>> plan = plan_repair(graph, tried, RepairRequest())
         >>> [(decision.name, decision.action) for decision in plan.decisions]
         [('load', 'reuse'), ('train', 'run'), ('score', 'run')]
     """

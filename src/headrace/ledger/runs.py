@@ -10,6 +10,7 @@ from headrace.exceptions import (
     LeaseLostError,
     RepairConflictError,
     RunBusyError,
+    SlotsFullError,
     TriggerTakenError,
 )
 from headrace.ledger.base import (
@@ -84,17 +85,31 @@ class RunStore(LedgerBase):
             self.database.read(lambda c: self._check_trigger(c, request))
             raise
 
-    def claim_repair(self, run_id: str, seq: int, *, lease_s: float = LEASE_S) -> RepairRecord:
+    def claim_repair(
+        self,
+        run_id: str,
+        seq: int = 0,
+        *,
+        max_concurrent: int | None = None,
+        lease_s: float = LEASE_S,
+    ) -> RepairRecord:
         """Become the driver of a run, or of a repair, that waits.
 
+        Args:
+            run_id: The run.
+            seq: The repair; 0 is the run itself.
+            max_concurrent: How many runs of the pipeline may be driven at once, this one included.
+            lease_s: Length of the driver's lease.
+
         Raises:
+            SlotsFullError: As many runs of the pipeline are alive as may be.
             RunBusyError: Somebody drives it.
             LeaseLostError: It has ended.
         """
         token = new_token()
 
         def work(connection: sa.Connection) -> RepairRecord:
-            self._lock_run(connection, run_id)
+            run = self._lock_run(connection, run_id)
             row = _repair(connection, run_id, seq)
             if row is None or row.state not in ACTIVE:
                 raise LeaseLostError(
@@ -105,6 +120,7 @@ class RunStore(LedgerBase):
                 holder = f"{repair_title(row)} (pid {row.pid} on {row.host})"
                 raise RunBusyError(run_id=run_id, holders=[holder], wait_s=left or row.lease_s)
             if row.state == "queued":
+                self._check_concurrency(connection, run.pipeline, max_concurrent)
                 connection.execute(
                     sa.update(REPAIR)
                     .where(REPAIR.c.id == row.id)
@@ -340,6 +356,16 @@ class RunStore(LedgerBase):
                 **values,
             )
         )
+
+    def _check_concurrency(
+        self, connection: sa.Connection, pipeline: str, most: int | None
+    ) -> None:
+        if most is None:
+            return
+        self._lock_name(connection, f"pipeline {pipeline}")
+        alive = len(self._live_runs(connection, pipeline))
+        if alive >= most:
+            raise SlotsFullError(limit=pipeline, taken=alive, most=most)
 
     def _check_idle(self, connection: sa.Connection, run: sa.Row[Any]) -> None:
         """Refuse while a lease is live; mark as crashed what holds a dead one."""

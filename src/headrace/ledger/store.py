@@ -17,7 +17,9 @@ class Ledger(RunStore, AttemptStore, ReadStore):
     """The truth about runs. Safe to use from many threads; each process opens its own.
 
     Example:
-        >>> with open_ledger(f"sqlite:///{tmp}/ledger.db") as ledger:
+        >>> from headrace.ledger.records import RunRequest
+        >>> from tempfile import mkdtemp
+        >>> with open_ledger(f"sqlite:///{mkdtemp()}/ledger.db") as ledger:
         ...     run, repair = ledger.create_run(RunRequest(pipeline="p", entrypoint="flows.p.p"))
         ...     ledger.finish_run(run.id, 0, "success", token=repair.token).state
         'success'
