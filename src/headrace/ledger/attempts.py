@@ -1,22 +1,20 @@
-"""Writing attempts: start under a lease, renew, finish once; skip, reuse, mark by hand."""
+"""Writing attempts: start under a lease, renew, finish once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import sqlalchemy as sa
 
-from headrace.exceptions import LeaseLostError, RunBusyError, SlotsFullError, TaskNotFoundError
-from headrace.ledger.base import ATTEMPT, LedgerBase, set_run
-from headrace.ledger.conditions import run_state
+from headrace.exceptions import LeaseLostError, RunBusyError, SlotsFullError
+from headrace.ledger.base import ATTEMPT, LedgerBase
 from headrace.ledger.records import (
     LEASE_S,
     AttemptRecord,
     AttemptRequest,
     Outcome,
     new_token,
-    node_name,
 )
 from headrace.ledger.rows import (
     attempt_record,
@@ -27,9 +25,6 @@ from headrace.ledger.rows import (
     new_lease_values,
     utc_now,
 )
-
-_LINKS = ("pid", "log_path", "mlflow_run_id", "prefect_task_run_id", "usage")
-_MARK_KEEPS = ("profile", "engine", "inputs", "outputs")
 
 
 class AttemptStore(LedgerBase):
@@ -110,7 +105,7 @@ class AttemptStore(LedgerBase):
                 .values(beat=ATTEMPT.c.beat + 1, **beat_values(self.watch, lease_s))
             )
             if not done.rowcount:
-                raise _lost(connection, attempt_id)
+                raise lost_attempt(connection, attempt_id)
 
         self.database.write(work, patience_s=patience_s)
 
@@ -146,166 +141,9 @@ class AttemptStore(LedgerBase):
             # The same holder and outcome again: the first answer of the commit got lost.
             repeated = row is not None and row.token == token and row.state == outcome.state
             if row is None or not (done.rowcount or repeated):
-                raise _lost(connection, attempt_id)
+                raise lost_attempt(connection, attempt_id)
             self.watch.forget(("attempt", attempt_id))
             return attempt_record(row)
-
-        return self.database.write(work)
-
-    def annotate_attempt(self, attempt_id: int, token: str, **links: Any) -> None:
-        """Note what becomes known while an attempt runs.
-
-        Args:
-            attempt_id: The attempt.
-            token: Its fence token.
-            links: Any of `pid`, `log_path`, `mlflow_run_id`, `prefect_task_run_id`, `usage`.
-
-        Raises:
-            LeaseLostError: The attempt was found dead.
-        """
-        unknown = set(links) - set(_LINKS)
-        if unknown:
-            raise TypeError(f"annotate_attempt() has no {sorted(unknown)}; it has {_LINKS}")
-
-        def work(connection: sa.Connection) -> None:
-            done = connection.execute(
-                sa.update(ATTEMPT)
-                .where(ATTEMPT.c.id == attempt_id, ATTEMPT.c.token == token)
-                .values(**links)
-            )
-            if not done.rowcount:
-                raise _lost(connection, attempt_id)
-
-        if links:
-            self.database.write(work)
-
-    def record_skipped(
-        self,
-        run_id: str,
-        request: AttemptRequest,
-        state: Literal["upstream_failed", "excluded", "cancelled"],
-        *,
-        seq: int,
-        token: str,
-        reason: str = "",
-    ) -> AttemptRecord:
-        """Record a task that does not start, so that it has a history too.
-
-        Raises:
-            LeaseLostError: The driver is no longer the run's driver.
-        """
-
-        def work(connection: sa.Connection) -> AttemptRecord:
-            run = self._lock_run(connection, run_id)
-            self._check_driver(connection, run_id, seq, token)
-            last = self._latest(connection, run_id, request.task, request.key)
-            if last is not None and (last.repair_seq, last.state, last.reason) == (
-                seq,
-                state,
-                reason,
-            ):
-                return attempt_record(last)
-            self._end_older(connection, run_id, request)
-            return self._insert(
-                connection,
-                run,
-                request,
-                repair_seq=seq,
-                state=state,
-                reason=reason,
-                ended_at=utc_now(),
-            )
-
-        return self.database.write(work)
-
-    def record_reused(self, run_id: str, attempt_id: int, *, seq: int, token: str) -> AttemptRecord:
-        """Record that a repair takes over an earlier attempt's result.
-
-        The new attempt stands for the old one: same result, same table versions, `reused_from`.
-
-        Raises:
-            LeaseLostError: The driver is no longer the run's driver.
-        """
-
-        def work(connection: sa.Connection) -> AttemptRecord:
-            run = self._lock_run(connection, run_id)
-            self._check_driver(connection, run_id, seq, token)
-            old = connection.execute(
-                sa.select(ATTEMPT).where(ATTEMPT.c.id == attempt_id, ATTEMPT.c.run_id == run_id)
-            ).one()
-            last = self._latest(connection, run_id, old.task, old.key)
-            source = old.reused_from or old.id
-            if last is not None and last.repair_seq == seq and last.reused_from == source:
-                return attempt_record(last)
-            kept = ("profile", "engine", "inputs", "outputs", "result", "log_path", "mlflow_run_id")
-            return self._insert(
-                connection,
-                run,
-                _request_of(old),
-                repair_seq=seq,
-                state=old.state,
-                started_at=old.started_at,
-                ended_at=old.ended_at,
-                reused_from=source,
-                **{name: getattr(old, name) for name in kept},
-            )
-
-        return self.database.write(work)
-
-    def mark(
-        self,
-        run_id: str,
-        task: str,
-        key: str = "",
-        *,
-        state: Literal["success", "failed"],
-        reason: str,
-        user: str,
-        result: Any = None,
-    ) -> AttemptRecord:
-        """Say by hand how a task ended; the mark becomes its latest attempt, with its reason.
-
-        A marked success keeps the tables of the attempt before it. The run's own state follows.
-
-        Raises:
-            RunBusyError: The run is alive.
-            TaskNotFoundError: The run never had the task.
-        """
-
-        def work(connection: sa.Connection) -> AttemptRecord:
-            run = self._lock_run(connection, run_id)
-            live = self.live_leases(connection, run_id)
-            if live:
-                raise RunBusyError(
-                    run_id=run_id,
-                    holders=[title for title, _ in live],
-                    wait_s=max(left for _, left in live),
-                )
-            old = self._latest(connection, run_id, task, key)
-            if old is None:
-                raise TaskNotFoundError(
-                    task=node_name(task, key),
-                    where=f"Run {run_id}",
-                    defined=self._names(connection, run_id),
-                )
-            self._end_older(connection, run_id, _request_of(old))
-            taken_over = _MARK_KEEPS if state == "success" else _MARK_KEEPS[:2]
-            marked = self._insert(
-                connection,
-                run,
-                _request_of(old),
-                repair_seq=self._last_repair(connection, run_id).seq,
-                state=state,
-                reason=reason,
-                marked_by=user,
-                ended_at=utc_now(),
-                **{name: getattr(old, name) for name in taken_over},
-                **({} if result is None else {"result": result}),
-            )
-            # A run that crashed or was cancelled may lack tasks that the ledger never heard of.
-            if run.state in ("success", "failed"):
-                set_run(connection, run_id, state=run_state(self._states(connection, run_id)))
-            return marked
 
         return self.database.write(work)
 
@@ -357,24 +195,6 @@ class AttemptStore(LedgerBase):
             .limit(1)
         ).one_or_none()
 
-    def _names(self, connection: sa.Connection, run_id: str) -> list[str]:
-        found = connection.execute(
-            sa.select(ATTEMPT.c.task, ATTEMPT.c.key)
-            .where(ATTEMPT.c.run_id == run_id)
-            .group_by(ATTEMPT.c.task, ATTEMPT.c.key)
-            .order_by(sa.func.min(ATTEMPT.c.id))
-        )
-        return [node_name(task, key) for task, key in found]
-
-    def _states(self, connection: sa.Connection, run_id: str) -> list[Any]:
-        """State of the latest attempt of every task and item."""
-        found = connection.execute(
-            sa.select(ATTEMPT.c.task, ATTEMPT.c.key, ATTEMPT.c.state)
-            .where(ATTEMPT.c.run_id == run_id)
-            .order_by(ATTEMPT.c.number)
-        )
-        return list({(task, key): state for task, key, state in found}.values())
-
     def _check_limits(self, connection: sa.Connection, limits: Mapping[str, int]) -> None:
         if not limits:
             return
@@ -390,14 +210,9 @@ def _attempt(connection: sa.Connection, attempt_id: int) -> sa.Row[Any] | None:
     return connection.execute(sa.select(ATTEMPT).where(ATTEMPT.c.id == attempt_id)).one_or_none()
 
 
-def _lost(connection: sa.Connection, attempt_id: int) -> LeaseLostError:
+def lost_attempt(connection: sa.Connection, attempt_id: int) -> LeaseLostError:
+    """The error for a holder whose attempt is no longer its own, with the state it has now."""
     row = _attempt(connection, attempt_id)
     if row is None:
         return LeaseLostError(holder=f"attempt id {attempt_id}", state="unknown")
     return LeaseLostError(holder=attempt_title(row), state=row.state)
-
-
-def _request_of(row: sa.Row[Any]) -> AttemptRequest:
-    return AttemptRequest(
-        task=row.task, key=row.key, run_if=row.run_if, depends_on=tuple(row.depends_on)
-    )

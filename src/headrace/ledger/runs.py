@@ -1,4 +1,4 @@
-"""Writing runs and repairs: create, claim, repair, cancel, finish."""
+"""Writing runs and repairs: create, claim, repair, renew, finish."""
 
 from __future__ import annotations
 
@@ -250,60 +250,6 @@ class RunStore(LedgerBase):
 
         return self.database.write(work)
 
-    def request_cancel(self, run_id: str) -> bool:
-        """Ask the run's driver to stop; a run that waits is cancelled at once.
-
-        Returns:
-            Whether there was something to cancel.
-        """
-
-        def work(connection: sa.Connection) -> bool:
-            self._lock_run(connection, run_id)
-            row = self._last_repair(connection, run_id)
-            now = utc_now()
-            if row.state == "queued":
-                values: dict[str, Any] = {"state": "cancelled", "ended_at": now}
-                set_run(connection, run_id, **values)
-            elif row.state == "running":
-                values = {}
-            else:
-                return row.cancel_requested_at is not None and row.state == "cancelled"
-            connection.execute(
-                sa.update(REPAIR)
-                .where(REPAIR.c.id == row.id)
-                .values(cancel_requested_at=row.cancel_requested_at or now, **values)
-            )
-            return True
-
-        return self.database.write(work)
-
-    def cancel_requested(self, run_id: str) -> bool:
-        """Whether somebody asked the run's latest repair to stop."""
-        row = self.database.read(lambda c: self._last_repair(c, run_id))
-        return row.cancel_requested_at is not None
-
-    def annotate_run(
-        self,
-        run_id: str,
-        *,
-        mlflow_run_id: str | None = None,
-        prefect_flow_run_id: str | None = None,
-    ) -> None:
-        """Note the run's ids elsewhere; None leaves what is there."""
-        values = _given(mlflow_run_id=mlflow_run_id, prefect_flow_run_id=prefect_flow_run_id)
-        if values:
-            self.database.write(lambda c: set_run(c, run_id, **values))
-
-    def annotate_repair(self, repair_id: int, *, prefect_flow_run_id: str) -> None:
-        """Note the Prefect flow run that shows this repair."""
-        self.database.write(
-            lambda c: c.execute(
-                sa.update(REPAIR)
-                .where(REPAIR.c.id == repair_id)
-                .values(prefect_flow_run_id=prefect_flow_run_id)
-            )
-        )
-
     def _has_run(self, connection: sa.Connection, run_id: str) -> bool:
         return bool(connection.execute(sa.select(RUN.c.id).where(RUN.c.id == run_id)).scalar())
 
@@ -386,10 +332,6 @@ class RunStore(LedgerBase):
 
 def _conflict(last: sa.Row[Any]) -> RepairConflictError:
     return RepairConflictError(run_id=last.run_id, seq=last.seq, user=last.user, state=last.state)
-
-
-def _given(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _start_run(connection: sa.Connection, run_id: str) -> None:

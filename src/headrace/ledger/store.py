@@ -5,15 +5,16 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from headrace.ledger.attempts import AttemptStore
 from headrace.ledger.database import RETRY_S, Database
 from headrace.ledger.leases import Clock, LeaseWatch, own_clock
+from headrace.ledger.marks import MarkStore
 from headrace.ledger.migrate import upgrade
+from headrace.ledger.notes import NoteStore
 from headrace.ledger.queries import ReadStore
 from headrace.ledger.runs import RunStore
 
 
-class Ledger(RunStore, AttemptStore, ReadStore):
+class Ledger(RunStore, MarkStore, NoteStore, ReadStore):
     """The truth about runs. Safe to use from many threads; each process opens its own.
 
     Example:
