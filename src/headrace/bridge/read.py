@@ -53,7 +53,8 @@ def from_spark(
         return from_delta(source, columns=columns, filter=filter)
     from headrace.bridge.dataframe import table_of
 
-    return from_delta(table_of(source), columns=columns, filter=filter)
+    ref, names = table_of(source)
+    return from_delta(ref, columns=names if columns is None else columns, filter=filter)
 
 
 def from_delta(
@@ -120,7 +121,7 @@ def open_dataset(
 
     request, later = apply_filter(request, filter)
     if columns is not None and later is None:
-        request = request.select(resolve_columns(request.spec, columns))
+        request = request.select(list(resolve_columns(request.spec, columns)))
     # One block is asked for, so that Ray takes the plan's tasks as they are; see make_source.
     dataset = ray.data.read_datasource(make_source(request), override_num_blocks=1)
     if later is None:

@@ -52,7 +52,7 @@ def find_child(children: Sequence[pa.Field], wanted: Field, mode: str) -> int | 
     Raises:
         MismatchError: Two fields of the file fit.
     """
-    if mode == "id":
+    if mode == "id" and wanted.field_id is not None:
         number = str(wanted.field_id).encode()
         found = [
             index

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -15,7 +14,7 @@ from pyarrow import fs
 from headrace.delta.actions import partition_column
 from headrace.delta.calendar import rebase_of
 from headrace.delta.conform import FileRules, MismatchError, conform_column, find_child
-from headrace.delta.deletion_vectors import Positions, load_deleted_rows
+from headrace.delta.deletion_vectors import Chosen, load_deleted_rows
 from headrace.delta.evaluate import keep_rows
 from headrace.delta.location import filesystem_path, open_filesystem, resolve_file
 from headrace.delta.partitions import partition_scalar
@@ -43,6 +42,7 @@ class ReadSpec:
         partition_columns: Names of the partition columns.
         mapping_mode: How columns are found in files: `none`, `name` or `id`.
         storage: Credentials; they never show in a text.
+        either: Names of columns that are a partition value in some files and data in others.
         filter: Rows to keep, or None for all.
         expression: Rows to keep, by Arrow's rules instead of SQL's; Ray pushes such a one down.
         expression_columns: The columns that it looks at.
@@ -54,6 +54,7 @@ class ReadSpec:
     columns: tuple[str, ...]
     partition_columns: tuple[str, ...] = ()
     mapping_mode: str = "none"
+    either: tuple[str, ...] = ()
     storage: Storage = field(default_factory=Storage, repr=False)
     filter: Predicate | None = None
     expression: pc.Expression | None = None
@@ -81,7 +82,8 @@ def read_files(spec: ReadSpec, files: pa.Table) -> Iterator[pa.Table]:
 
     Args:
         spec: What they have in common.
-        files: Rows of a plan: the columns of `Snapshot.files`, and `rows`, `start`, `end`.
+        files: Rows of a plan: the columns of `Snapshot.files`, and optionally `rows` (expected in
+            the file), `start` and `end` (bytes), `only` (a deletion vector whose rows alone count).
 
     Yields:
         Tables with the schema of the spec; at least one, which may be empty.
@@ -107,7 +109,7 @@ def read_file(
     """Read one row of a plan; see `read_files`."""
     address = resolve_file(spec.uri, row["path"])
     try:
-        deleted = _deleted_rows(spec, filesystem, row, address)
+        chosen = _chosen_rows(spec, filesystem, row, address)
         with (
             filesystem.open_input_file(filesystem_path(address)) as source,
             pq.ParquetFile(
@@ -118,7 +120,7 @@ def read_file(
             ) as file,
         ):
             _check_rows(spec, file, row.get("rows"), address)
-            yield from _OpenFile(spec, file, row, deleted).tables()
+            yield from _OpenFile(spec, file, row, chosen).tables()
     except FileNotFoundError as error:
         raise SnapshotExpiredError(table=spec.uri, version=spec.version, file=address) from error
     except MismatchError as error:
@@ -127,13 +129,14 @@ def read_file(
         ) from error
 
 
-def _deleted_rows(
+def _chosen_rows(
     spec: ReadSpec, filesystem: fs.FileSystem, row: Mapping[str, Any], address: str
-) -> Positions | None:
-    if not row.get("dv"):
-        return None
+) -> Chosen:
     try:
-        return load_deleted_rows(filesystem, spec.uri, row["dv"])
+        found = [
+            load_deleted_rows(filesystem, spec.uri, row[name]) if row.get(name) else None
+            for name in ("dv", "only")
+        ]
     except (ValueError, pa.ArrowInvalid) as error:
         raise UnreadableColumnError(
             file=address,
@@ -141,6 +144,7 @@ def _deleted_rows(
             found=f"a damaged deletion vector: {error}",
             wanted="row numbers",
         ) from error
+    return Chosen(without=found[0], only=found[1])
 
 
 def _check_rows(spec: ReadSpec, file: pq.ParquetFile, expected: int | None, address: str) -> None:
@@ -158,7 +162,7 @@ class _OpenFile:
     spec: ReadSpec
     file: pq.ParquetFile
     row: Mapping[str, Any]
-    deleted: Positions | None
+    chosen: Chosen
 
     def tables(self) -> Iterator[pa.Table]:
         """The rows of this file, or of its byte range, batch by batch."""
@@ -177,8 +181,7 @@ class _OpenFile:
     ) -> Iterator[pa.Table]:
         for batch, rows in self._batches(group, leaves):
             table = self._table(batch, rows, sources)
-            if self.deleted is not None:
-                table = _without(table, self.deleted, first)
+            table = self.chosen.rows_of(table, first)
             if self.spec.filter is not None:
                 table = keep_rows(table, self.spec.filter)
             if self.spec.expression is not None:
@@ -219,6 +222,12 @@ class _OpenFile:
         table = pa.table(columns, names=list(names)) if columns else None
         return pa.table({"_": pa.nulls(rows)}).select([]) if table is None else table
 
+    def _is_constant(self, wanted: Field) -> bool:
+        name = wanted.name
+        if name in self.spec.either:
+            return self.row[partition_column(name)] is not None
+        return name in self.spec.partition_columns
+
     def _constant(self, wanted: Field, rows: int) -> pa.Array:
         kind = arrow_type(wanted.type)
         if wanted.name not in self.spec.partition_columns:
@@ -236,7 +245,7 @@ class _OpenFile:
         found: list[_Source | None] = []
         for wanted in self.spec.fields(self.spec.read_columns):
             index = None
-            if wanted.name not in self.spec.partition_columns:
+            if not self._is_constant(wanted):
                 index = find_child(children, wanted, mode)
             found.append(None if index is None else _source(self.file, children, index))
         chosen = sorted(source.index for source in found if source)
@@ -304,13 +313,3 @@ def _middle(group: pq.RowGroupMetaData) -> int:
         start = min(start, first.dictionary_page_offset)
     size = sum(group.column(index).total_compressed_size for index in range(group.num_columns))
     return int(start + size // 2)
-
-
-def _without(table: pa.Table, deleted: Positions, first: int) -> pa.Table:
-    """The table less the rows that are deleted; `first` is its first row's number in the file."""
-    low, high = np.searchsorted(deleted, [first, first + table.num_rows])
-    if low == high:
-        return table
-    keep = np.ones(table.num_rows, np.bool_)
-    keep[deleted[low:high] - first] = False
-    return table.filter(pa.array(keep))

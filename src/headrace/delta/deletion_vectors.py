@@ -11,10 +11,12 @@ import struct
 import uuid
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from headrace.delta.location import filesystem_path, resolve_file
 
@@ -33,6 +35,37 @@ _UUID_LENGTH = 20
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _B85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _TO_B85 = str.maketrans(_Z85, _B85)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which rows of a file count, by their numbers.
+
+    Attributes:
+        without: Rows that don't, sorted; None for no such row.
+        only: Rows of which alone some may, sorted; None for all.
+    """
+
+    without: Positions | None = None
+    only: Positions | None = None
+
+    def rows_of(self, table: pa.Table, first: int) -> pa.Table:
+        """The rows that count of a piece of the file; `first` is its first row's number."""
+        if self.without is None and self.only is None:
+            return table
+        keep = np.ones(table.num_rows, np.bool_)
+        if self.only is not None:
+            keep = _marks(self.only, first, table.num_rows)
+        if self.without is not None:
+            keep &= ~_marks(self.without, first, table.num_rows)
+        return table if keep.all() else table.filter(pa.array(keep))
+
+
+def _marks(rows: Positions, first: int, count: int) -> npt.NDArray[np.bool_]:
+    low, high = np.searchsorted(rows, [first, first + count])
+    marks = np.zeros(count, np.bool_)
+    marks[rows[low:high] - first] = True
+    return marks
 
 
 def load_deleted_rows(

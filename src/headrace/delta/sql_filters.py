@@ -161,7 +161,7 @@ class _Parser:
             return found
         raise self._error(f"{'.'.join(found.path)} should be a constant")
 
-    def _operand(self) -> Operand:
+    def _operand(self) -> Operand:  # noqa: PLR0911 - one per kind of token
         token = self._next()
         if token.word in ("-", "+") and self._kind() == "number":
             number = _number(self._next().text)
