@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.delta.finish import Write
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from ray.data.datasource.datasink import WriteResult
 
 
-def make_sink(write: Write) -> Datasink:
+def make_sink(write: Write, schema_of_empty: Callable[[], pa.Schema | None]) -> Datasink:
     """A sink whose workers write data files and whose driver commits them.
 
     Args:
         write: The write; it stays on the driver and has the version in the end.
+        schema_of_empty: Tells the columns of a dataset that turned out to have no rows.
     """
     from ray.data import Datasink
 
@@ -43,7 +44,10 @@ def make_sink(write: Write) -> Datasink:
             return write_blocks(self.rows, blocks)
 
         def on_write_complete(self, write_result: WriteResult[Part]) -> None:
-            write.commit(write_result.write_returns, on_workers)
+            parts = write_result.write_returns
+            if write.plan.replaces_schema and not any(part.schema.fields for part in parts):
+                write.plan = start(write.plan, schema_of_empty())
+            write.commit(parts, on_workers)
 
         def on_write_failed(self, error: Exception) -> None:
             write.abandon(error)

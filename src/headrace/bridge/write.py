@@ -15,6 +15,7 @@ from headrace.exceptions import HeadraceError
 from headrace.tables import TableRef
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from ray.data import Dataset
 
 
@@ -90,20 +91,26 @@ def _names(names: Sequence[str]) -> Sequence[str]:
 def _write(ds: Dataset, plan: WritePlan) -> Write:
     write = Write(plan)
     try:
-        ds.write_datasink(make_sink(write))
-        if write.version is None:  # pragma: no cover - Ray calls the sink for an empty dataset too
-            write.commit([])
+        ds.write_datasink(make_sink(write, lambda: _schema(ds)))
     except BaseException as error:
         write.abandon(error)
-        own = next(_own_errors(error), None)
-        if own is None:
+        own = list(_own_errors(error))
+        if not own:
             raise
-        raise own from error
+        raise own[-1] from error
     return write
 
 
+def _schema(ds: Dataset) -> pa.Schema | None:
+    import pyarrow as pa
+
+    schema = ds.schema()
+    base = None if schema is None else schema.base_schema
+    return base if isinstance(base, pa.Schema) else None
+
+
 def _own_errors(error: BaseException) -> Iterator[HeadraceError]:
-    """Our errors inside the wrappers that Ray puts around what a worker raises."""
+    """Our errors inside the wrappers that Ray puts around what a worker raises, outside in."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, HeadraceError):

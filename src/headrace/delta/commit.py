@@ -80,7 +80,9 @@ class Committer:
         files = self.plan.request.files
         content = "\n".join(json.dumps(action, separators=(",", ":")) for action in actions)
         try:
-            return files.create(commit_name(version), content.encode() + b"\n")
+            return files.create(
+                commit_name(version), content.encode() + b"\n", scratch=self.plan.rows.files.scratch
+            )
         except OSError as error:
             # The store may have taken it although the answer was lost, or take it a moment later.
             try:

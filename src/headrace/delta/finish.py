@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from headrace.delta.commit import Committer
 from headrace.delta.log import read_commit
@@ -32,7 +33,6 @@ class Write:
 
     plan: WritePlan
     version: int | None = None
-    _parts: list[Part] = field(default_factory=list)
 
     def commit(self, parts: Sequence[Part], run: Runner = one_by_one) -> int:
         """Commit what the workers wrote, then remove what earlier attempts have left.
@@ -41,30 +41,34 @@ class Write:
         still commit them, from then on it finds the key taken.
         """
         self.version = Committer(self.plan, parts, run).commit()
-        files, folder = self.plan.request.files, self.plan.folder
-        actions = read_commit(files, self.version) or []
-        kept = frozenset(action["add"]["path"] for action in actions if "add" in action)
-        remove_files(files, folder, keep=kept)
+        remove_orphans(self.plan.request, self.version)
         return self.version
 
     def abandon(self, error: BaseException) -> None:
-        """Remove this attempt's files after a failure.
-
-        Not when the commit is unclear: the store may still take it.
-        """
+        """Remove this attempt's files after a failure, unless its commit may be in the log."""
         if self.version is not None or isinstance(error, CommitUnclearError):
             return
         request, attempt = self.plan.request, self.plan.rows.files.attempt
-        for _ in range(_CLEANINGS):
-            # A worker that is being stopped may be about to finish a file.
-            if not remove_files(request.files, self.plan.folder, attempt=attempt):
-                break
-            time.sleep(_PAUSE_S)
+        with contextlib.suppress(OSError):
+            # An interrupt may have come right after the commit.
+            if find_commit(request.files, request.key) is not None:
+                return
+            for _ in range(_CLEANINGS):
+                # A worker that is being stopped may be about to finish a file.
+                if not remove_files(request.files, self.plan.folder, attempt=attempt):
+                    return
+                time.sleep(_PAUSE_S)
 
-    def ref(self, name: str | None) -> TableRef:
-        """The version that the write made, noted in the task's context."""
-        request = self.plan.request
-        return committed_ref(request, self.version, name)
+
+def remove_orphans(request: WriteRequest, version: int) -> None:
+    """Remove what attempts of a write have left beside the files that its commit has."""
+    try:
+        actions = read_commit(request.files, version) or []
+        kept = frozenset(action["add"]["path"] for action in actions if "add" in action)
+        remove_files(request.files, request.key.file_prefix, keep=kept)
+    except OSError:
+        # The write is done; files that nobody refers to wait for VACUUM.
+        request.context.logger.warning("orphans of %s were not removed", request.table)
 
 
 def committed_ref(request: WriteRequest, version: int | None, name: str | None) -> TableRef:
@@ -91,4 +95,6 @@ def write_once(
     version = find_commit(request.files, request.key) if request.key.parts else None
     if version is None:
         version = write(plan_write(request)).version
+    else:
+        remove_orphans(request, version)
     return committed_ref(request, version, name)

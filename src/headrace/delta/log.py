@@ -6,9 +6,9 @@ import contextlib
 import json
 import os
 import re
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ class TableFiles:
 
     def filesystem(self) -> pafs.FileSystem:
         """The native file system of this address."""
-        return open_filesystem(self.uri, self.storage)
+        return _filesystem(self.uri if "://" in self.uri else "", self.storage.fresh())
 
     def path(self, relative: str) -> str:
         """The file system's path of a file below the root."""
@@ -61,35 +61,45 @@ class TableFiles:
         with contextlib.suppress(FileNotFoundError):
             self.filesystem().delete_file(self.path(relative))
 
-    def create(self, relative: str, content: bytes) -> bool:
+    def create(self, relative: str, content: bytes, *, scratch: str) -> bool:
         """Write a file that must not exist yet, whole or not at all.
+
+        Args:
+            relative: The file, below the root.
+            content: What to write.
+            scratch: A name below the root that no other writer uses; on a local disk the content
+                is written there first.
 
         Returns:
             Whether it was written; False when another writer was first.
         """
         if "://" not in self.uri:
-            return _create_local(self.path(relative), content)
+            return _create_local(Path(self.path(relative)), content, Path(self.path(scratch)))
         from headrace.delta.conditional_put import put_if_absent
 
-        return put_if_absent(self.storage, self.path(relative), content)
+        return put_if_absent(self.storage.fresh(), self.path(relative), content)
 
 
-def _create_local(path: str, content: bytes) -> bool:
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # Hidden and without ".json" at its end: no reader takes it for a commit.
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+@lru_cache(maxsize=8)
+def _filesystem(uri: str, storage: Storage) -> pafs.FileSystem:
+    """A client per set of credentials, not per call."""
+    return open_filesystem(uri, storage)
+
+
+def _create_local(target: Path, content: bytes, scratch: Path) -> bool:
+    for path in (target, scratch):
+        path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with temporary.open("wb") as file:
+        with scratch.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         # Fails when the name is taken, in one step, also between processes.
-        target.hardlink_to(temporary)
+        target.hardlink_to(scratch)
     except FileExistsError:
         return False
     finally:
-        temporary.unlink(missing_ok=True)
+        scratch.unlink(missing_ok=True)
     return True
 
 

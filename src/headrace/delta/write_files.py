@@ -52,6 +52,11 @@ class FilePlan:
     attempt: str
     target_bytes: int = _TARGET_BYTES
 
+    @property
+    def scratch(self) -> str:
+        """A name that only this attempt uses."""
+        return f"{self.folder}/{self.attempt}.commit"
+
     def delete(self, added: Sequence[Action]) -> None:
         """Delete the files of `add` actions that will not be committed."""
         for action in added:
