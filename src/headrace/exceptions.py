@@ -28,7 +28,8 @@ HeadraceError
     ├── TableNotFoundError, VersionNotFoundError, LogIncompleteError, LogCorruptError
     ├── UnsupportedTableError, UnreadableColumnError, ChangesUnavailableError
     ├── SnapshotExpiredError, RowCountError
-    └── UnsupportedWriteError, UnwritableTypeError, SchemaMismatchError, ConstraintViolatedError
+    ├── UnsupportedWriteError, UnwritableTypeError, SchemaMismatchError
+    └── ConstraintViolatedError, CommitExpiredError
 
 Each text has three lines: what happened with its names; what was found or is allowed; something
 to paste.
@@ -352,6 +353,21 @@ class ConcurrentWriteError(EngineError):
             f"The {self.mode} of {self.table} lost against another writer: {self.problem}.",
             f"Read version {self.read_version}, conflicting version {self.conflicting_version}.",
             "run the write again; it will see the other writer's rows",
+        )
+
+
+class CommitExpiredError(DataError):
+    """A write was committed, but the log no longer tells which version that made."""
+
+    table: str
+    key: str
+    oldest: int
+
+    def describe(self) -> str:
+        return lines(
+            f"The write {self.key} to {self.table} was committed, but its commit is cleaned up.",
+            f"The oldest commit in the log is version {self.oldest}.",
+            "start a new run; or keep the log longer (delta.logRetentionDuration)",
         )
 
 

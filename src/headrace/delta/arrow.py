@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from headrace.context import current_context
+from headrace.delta.arrow_write import write_arrow
 from headrace.delta.binding import bind
 from headrace.delta.data_files import ReadSpec, read_files
 from headrace.delta.pinning import pin
@@ -19,6 +20,8 @@ from headrace.delta.snapshot import Snapshot
 from headrace.delta.sql_filters import parse_filter
 from headrace.delta.statistics import physical_rows
 from headrace.tables import TableRef
+
+__all__ = ["read_arrow", "read_snapshot", "write_arrow"]
 
 _THREADS = 4
 

@@ -5,14 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from headrace.context import TaskContext, inside_task
-from headrace.delta.log import Action, TableFiles, commit_versions, read_commit
+from headrace.delta.log import Action, TableFiles, commit_name, commit_versions
+from headrace.delta.segments import list_log
+from headrace.exceptions import CommitExpiredError
 
 TXN_VERSION = 1
 """Every key is written once, so its application has one version only."""
+
+_THREADS = 16
+_BATCH = 64
 
 FILE_PREFIX = "hr-"
 """Data files of keyed writes start with it: `hr-<hash of the key>-...`."""
@@ -91,7 +100,7 @@ def lineage_json(context: TaskContext, key: WriteKey) -> str:
     return json.dumps(lineage(context, key), separators=(",", ":"))
 
 
-def find_commit(files: TableFiles, key: WriteKey, *, since: int = 0) -> int | None:
+def find_commit(files: TableFiles, key: WriteKey) -> int | None:
     """The version that a write made, or None when its commit is not in the log.
 
     Found by the key's `txn` action, or by this attempt's id in the lineage.
@@ -99,14 +108,57 @@ def find_commit(files: TableFiles, key: WriteKey, *, since: int = 0) -> int | No
     Args:
         files: The table.
         key: The write.
-        since: Oldest version to look at.
+
+    Raises:
+        CommitExpiredError: A checkpoint knows the key, but its commit has been cleaned up.
     """
-    for version in reversed(commit_versions(files)):
-        if version < since:
-            break
-        if any(is_commit_of(action, key) for action in read_commit(files, version) or ()):
-            return version
+    versions = commit_versions(files)
+    word = _word(key)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        # Newest first, some at a time: a rerun usually finds its key in the last few commits.
+        for at in range(len(versions), 0, -_BATCH):
+            batch = versions[max(at - _BATCH, 0) : at][::-1]
+            for version, content in zip(
+                batch, pool.map(files.read, map(commit_name, batch)), strict=True
+            ):
+                if content and word in content and _holds(content, key):
+                    return version
+    if versions and versions[0] > 0 and key.app_id in checkpointed_keys(files):
+        raise CommitExpiredError(table=files.uri, key=str(key.app_id), oldest=versions[0])
     return None
+
+
+def _word(key: WriteKey) -> bytes:
+    """What the commit's bytes must hold; it spares parsing every commit."""
+    return json.dumps(key.app_id)[1:-1].encode() if key.app_id else key.write_id.encode()
+
+
+def _holds(content: bytes, key: WriteKey) -> bool:
+    lines = (line for line in content.splitlines() if line.strip())
+    return any(is_commit_of(json.loads(line), key) for line in lines)
+
+
+def checkpointed_keys(files: TableFiles) -> set[str]:
+    """The application ids that the newest checkpoint knows."""
+    filesystem = files.filesystem()
+    listing = list_log(filesystem, files.uri)
+    if not listing.checkpoints:
+        return set()
+    names = [f"_delta_log/{name}" for name in listing.checkpoints[-1].names]
+    return {key for name in names for key in _keys_in(files, name)}
+
+
+def _keys_in(files: TableFiles, name: str) -> Iterator[str]:
+    if name.endswith(".json"):
+        for line in (files.read(name) or b"").splitlines():
+            if b'"txn"' in line:
+                yield json.loads(line)["txn"]["appId"]
+        return
+    with files.filesystem().open_input_file(files.path(name)) as source:
+        file = pq.ParquetFile(source)
+        if "txn" in file.schema_arrow.names:
+            found = file.read(columns=["txn.appId"])["txn"].to_pylist()
+            yield from (item["appId"] for item in found if item and item["appId"])
 
 
 def is_commit_of(action: Action, key: WriteKey) -> bool:
