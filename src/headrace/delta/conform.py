@@ -10,12 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.delta.calendar import Rebase, rebase_days, rebase_micros
-from headrace.delta.schema import Array, DeltaType, Field, Map, Primitive, Struct
+from headrace.delta.schema import (
+    Array,
+    DeltaType,
+    Field,
+    Map,
+    Primitive,
+    Struct,
+    with_char_types,
+)
 from headrace.delta.types import arrow_type
 from headrace.delta.variants import conform_variant
 
 _FIELD_ID = b"PARQUET:field_id"
-_CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 class MismatchError(Exception):
@@ -80,8 +87,7 @@ def conform_column(array: pa.Array, source: pa.Field, wanted: Field, rules: File
     Raises:
         MismatchError: The values can't become that type without loss.
     """
-    conformed = _conform(array, source.type, wanted.type, rules, wanted.name)
-    return _pad(conformed, wanted)
+    return _conform(array, source.type, with_char_types(wanted), rules, wanted.name)
 
 
 def _conform(
@@ -117,8 +123,7 @@ def _conform_struct(
             found.append(pa.nulls(len(array), arrow_type(child.type)))
             continue
         values = array.field(index)
-        conformed = _conform(values, children[index].type, child.type, rules, path)
-        found.append(_pad(conformed, child))
+        found.append(_conform(values, children[index].type, child.type, rules, path))
     if not found:
         return array.cast(pa.struct([]))
     fields = list(arrow_type(wanted))
@@ -158,12 +163,11 @@ def _is_list(kind: pa.DataType) -> bool:
     )
 
 
-def _pad(array: pa.Array, wanted: Field) -> pa.Array:
-    """Pad a CHAR(n) column with spaces, as Spark does when it reads one."""
-    declared = str(wanted.metadata.get(_CHAR_TYPE, ""))
-    if declared.startswith("char(") and pa.types.is_string(array.type):
-        return pc.utf8_rpad(array, width=int(declared[5:-1]), padding=" ")
-    return array
+def pad(array: pa.Array, kind: str) -> pa.Array:
+    """Pad the values of a CHAR(n) column with spaces, as Spark does when it reads one."""
+    if not kind.startswith("char("):
+        return array
+    return pc.utf8_rpad(array, width=int(kind[5:-1]), padding=" ")
 
 
 def _conform_leaf(
@@ -178,7 +182,7 @@ def _conform_leaf(
         converted = convert(array)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise MismatchError(name, f"{array.type}: {error}", kind) from error
-    return _rebased(converted, rules)
+    return pad(_rebased(converted, rules), kind)
 
 
 def _converter(found: pa.DataType, wanted: pa.DataType) -> Callable[[pa.Array], pa.Array] | None:
@@ -187,6 +191,8 @@ def _converter(found: pa.DataType, wanted: pa.DataType) -> Callable[[pa.Array], 
         return _same
     if pa.types.is_timestamp(wanted):
         return _timestamp_converter(found, wanted)
+    if pa.types.is_floating(found) and found.bit_width > wanted.bit_width:
+        return None
     texts = _is_bytes(found) and _is_bytes(wanted)
     if texts or any(is_from(found) and is_to(wanted) for is_from, is_to in _WIDENINGS):
         return (lambda array: _bytes(array, wanted)) if texts else (lambda a: a.cast(wanted))
@@ -202,7 +208,7 @@ def _timestamp_converter(
 ) -> Callable[[pa.Array], pa.Array] | None:
     if pa.types.is_date(found) and wanted.tz is None:
         return lambda array: array.cast(wanted)
-    if not pa.types.is_timestamp(found) or (found.tz and not wanted.tz):
+    if not pa.types.is_timestamp(found):
         return None
     # The zone says how to show a time, not which one it is: only the unit can lose something.
     unit = pa.timestamp("us", tz=found.tz)
@@ -237,6 +243,8 @@ _WIDENINGS = (
     (pa.types.is_decimal, pa.types.is_decimal),
     (pa.types.is_date, pa.types.is_date),
     (pa.types.is_int32, pa.types.is_date32),  # a writer that left the DATE annotation out
+    (pa.types.is_int64, pa.types.is_duration),  # how Spark stores intervals
+    (pa.types.is_time64, pa.types.is_int64),  # Spark takes the bare number
 )
 
 

@@ -13,14 +13,15 @@ from pyarrow import fs
 
 from headrace.delta.actions import partition_column
 from headrace.delta.calendar import rebase_of
-from headrace.delta.conform import FileRules, MismatchError, conform_column, find_child
+from headrace.delta.conform import FileRules, MismatchError, conform_column, find_child, pad
 from headrace.delta.deletion_vectors import Chosen, load_deleted_rows
 from headrace.delta.evaluate import keep_rows
 from headrace.delta.location import filesystem_path, open_filesystem, resolve_file
+from headrace.delta.parquet_files import count_leaves, middle_of, open_parquet
 from headrace.delta.partitions import partition_scalar
 from headrace.delta.predicates import Predicate, columns_of
 from headrace.delta.row_groups import may_match
-from headrace.delta.schema import Field, Primitive, Struct
+from headrace.delta.schema import Field, Primitive, Struct, with_char_types
 from headrace.delta.types import arrow_schema, arrow_type
 from headrace.exceptions import RowCountError, SnapshotExpiredError, UnreadableColumnError
 from headrace.profiles.storage import Storage
@@ -110,17 +111,11 @@ def read_file(
     address = resolve_file(spec.uri, row["path"])
     try:
         chosen = _chosen_rows(spec, filesystem, row, address)
-        with (
-            filesystem.open_input_file(filesystem_path(address)) as source,
-            pq.ParquetFile(
-                source,
-                coerce_int96_timestamp_unit="us",
-                arrow_extensions_enabled=False,
-                pre_buffer=not isinstance(filesystem, fs.LocalFileSystem),
-            ) as file,
-        ):
-            _check_rows(spec, file, row.get("rows"), address)
-            yield from _OpenFile(spec, file, row, chosen).tables()
+        with filesystem.open_input_file(filesystem_path(address)) as source:
+            is_local = isinstance(filesystem, fs.LocalFileSystem)
+            with open_parquet(source, pre_buffer=not is_local) as file:
+                _check_rows(spec, file, row.get("rows"), address)
+                yield from _OpenFile(spec, file, row, chosen).tables()
     except FileNotFoundError as error:
         raise SnapshotExpiredError(table=spec.uri, version=spec.version, file=address) from error
     except MismatchError as error:
@@ -233,8 +228,9 @@ class _OpenFile:
         if wanted.name not in self.spec.partition_columns:
             return pa.nulls(rows, kind)
         text = self.row[partition_column(wanted.physical_name)]
-        name = wanted.type.name if isinstance(wanted.type, Primitive) else ""
-        return pa.repeat(partition_scalar(text, name, kind), rows)
+        declared = with_char_types(wanted)
+        name = declared.name if isinstance(declared, Primitive) else ""
+        return pad(pa.repeat(partition_scalar(text, name, kind), rows), name)
 
     def _sources(self) -> list[_Source | None]:
         """Where in the file each column is, in the order in which batches have them."""
@@ -257,7 +253,7 @@ class _OpenFile:
 
     def _is_mine(self, group: int) -> bool:
         start, end = self.row.get("start"), self.row.get("end")
-        middle = _middle(self.file.metadata.row_group(group))
+        middle = middle_of(self.file.metadata.row_group(group))
         return (start is None or middle >= start) and (end is None or middle < end)
 
     def _may_match(self, group: int, sources: list[_Source | None]) -> bool:
@@ -291,25 +287,6 @@ def _source(file: pq.ParquetFile, children: list[pa.Field], index: int) -> _Sour
     return _Source(index, children[index], leaves, int96)
 
 
-def count_leaves(kind: pa.DataType) -> int:
-    """Parquet columns that an Arrow type is stored in."""
-    if pa.types.is_nested(kind) and not pa.types.is_dictionary(kind):
-        return sum(count_leaves(kind.field(index).type) for index in range(kind.num_fields))
-    return 1
-
-
 def _check_has_ids(children: list[pa.Field]) -> None:
     if children and not any(b"PARQUET:field_id" in (child.metadata or {}) for child in children):
         raise MismatchError("(all)", "no field ids", "column mapping by id")
-
-
-def _middle(group: pq.RowGroupMetaData) -> int:
-    """The byte in the middle of a row group; the range that holds it reads the group."""
-    if group.num_columns == 0:
-        return 0
-    first = group.column(0)
-    start = first.data_page_offset
-    if first.dictionary_page_offset:
-        start = min(start, first.dictionary_page_offset)
-    size = sum(group.column(index).total_compressed_size for index in range(group.num_columns))
-    return int(start + size // 2)

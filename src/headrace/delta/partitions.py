@@ -21,7 +21,7 @@ _TIME = re.compile(
     r"(?:[ T](?:(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?)?\s*(.*))?)?)?$",
     re.DOTALL,
 )
-_INTEGER = re.compile(r"^[+-]?(?:\d+(?:\.\d*)?|\.\d+)$")
+_INTEGER = re.compile(r"^([+-]?)(\d*)(?:\.\d*)?$")
 _OFFSET = re.compile(r"^(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?$")
 _INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _TRUE = frozenset({"t", "true", "y", "yes", "1"})
@@ -77,9 +77,10 @@ def _parse_boolean(text: str) -> bool | None:
 
 def _parse_integer(text: str, bits: int) -> int | None:
     word = text.strip(_SPACE)
-    if not _INTEGER.match(word):
+    match = _INTEGER.match(word)
+    if match is None or word == match[1]:
         return None
-    value = int(word.partition(".")[0] or "0") if word[-1] != "." or len(word) > 1 else 0
+    value = int(match[1] + (match[2] or "0"))
     return value if -(1 << (bits - 1)) <= value < (1 << (bits - 1)) else None
 
 
@@ -91,6 +92,8 @@ def _parse_float(text: str) -> float | None:
         return float(("-" if word.startswith("-") else "") + special[bare])
     if "_" in word:
         return None
+    if bare.startswith("0x"):
+        return float.fromhex(word.rstrip("dDfF")) if "p" in bare else None
     try:
         return float(word.rstrip("dDfF") if word[-1:] in "dDfF" else word)
     except ValueError:

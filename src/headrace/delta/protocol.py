@@ -16,6 +16,7 @@ from headrace.delta.schema import (
     walk_types,
     without_mapping,
 )
+from headrace.delta.types import INTERVAL
 from headrace.exceptions import UnsupportedTableError
 
 # What a reader has to know, and this one does.
@@ -161,7 +162,8 @@ def unknown_types(schema: Struct) -> list[str]:
 
 def is_known_type(name: str) -> bool:
     """Whether a primitive type of this name can be read."""
-    return name in _TYPES or name.startswith(("decimal", "char(", "varchar("))
+    plain = name in _TYPES or name.startswith(("decimal", "char(", "varchar("))
+    return plain or INTERVAL.match(name) is not None
 
 
 _TYPES = frozenset(

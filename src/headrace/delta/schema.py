@@ -10,6 +10,7 @@ from typing import Any
 
 MAPPING_ID = "delta.columnMapping.id"
 MAPPING_NAME = "delta.columnMapping.physicalName"
+CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,54 @@ def walk_types(kind: DeltaType) -> Iterator[DeltaType]:
             yield from walk_types(value)
         case _:
             return
+
+
+def with_char_types(child: Field) -> DeltaType:
+    """The field's type with CHAR(n) where the table declares it.
+
+    Delta writes such columns as `string` and keeps the declaration, for the whole column, in the
+    field's metadata.
+    """
+    declared = str(child.metadata.get(CHAR_TYPE, ""))
+    return _declare(child.type, declared) if "char(" in declared else child.type
+
+
+def _declare(kind: DeltaType, declared: str) -> DeltaType:
+    """Put the CHAR types of a type in Spark's notation into the same type's tree."""
+    inside = _split_type(declared)
+    match kind:
+        case Primitive("string") if declared.startswith("char("):
+            return Primitive(declared)
+        case Array(element, nulls) if len(inside) == 1:
+            return Array(_declare(element, inside[0]), nulls)
+        case Map(key, value, nulls) if len(inside) == 2:  # noqa: PLR2004
+            return Map(_declare(key, inside[0]), _declare(value, inside[1]), nulls)
+        case Struct(fields) if len(inside) == len(fields):
+            texts = [
+                text.removeprefix(child.name).removeprefix(f"`{child.name}`").lstrip(": ")
+                for text, child in zip(inside, fields, strict=True)
+            ]
+            return Struct(
+                tuple(
+                    replace(child, type=_declare(child.type, text))
+                    for child, text in zip(fields, texts, strict=True)
+                )
+            )
+        case _:
+            return kind
+
+
+def _split_type(declared: str) -> list[str]:
+    """What is between the outermost `<` and `>`, split at the commas that aren't inside."""
+    _, found, body = declared.partition("<")
+    parts, depth = [""], 0
+    for character in body.removesuffix(">") if found else "":
+        depth += (character in "<(") - (character in ">)")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
 
 
 def without_mapping(kind: DeltaType) -> DeltaType:

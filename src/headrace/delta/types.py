@@ -8,6 +8,8 @@ import pyarrow as pa
 
 from headrace.delta.schema import Array, DeltaType, Map, Primitive, Struct
 
+# Intervals of days to seconds; Spark has no Python value for those of years and months.
+INTERVAL = re.compile(r"^interval (day|hour|minute|second)( to (hour|minute|second))?$")
 _DECIMAL = re.compile(r"^decimal\((\d+)\s*,\s*(-?\d+)\)$")
 
 # Fields in the order of Spark's own Arrow export.
@@ -62,6 +64,8 @@ def _primitive(name: str) -> pa.DataType:
         return _PRIMITIVES[name]
     if match := _DECIMAL.match(name):
         return pa.decimal128(int(match[1]), int(match[2]))
+    if INTERVAL.match(name):
+        return pa.duration("us")
     if name.startswith(("char(", "varchar(")):
         return pa.string()
     raise ValueError(f"unknown Delta type {name!r}")

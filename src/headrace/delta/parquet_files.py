@@ -1,0 +1,64 @@
+"""Open Parquet files the way Spark sees them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_ARROW_SCHEMA = b"ARROW:schema"
+_MAGIC = b"PAR1"
+_TAIL = 8
+
+
+def open_parquet(source: Any, *, pre_buffer: bool) -> pq.ParquetFile:
+    """Open a file with the types that Parquet itself gives its columns.
+
+    Files by Arrow writers carry a second schema (dictionaries, fixed-size lists, views, any time
+    zone) that pyarrow would follow; Spark does not know it, and pyarrow can't read all that it
+    writes that way (a null in a fixed-size list). So it is left out.
+
+    Args:
+        source: An open file.
+        pre_buffer: Whether to fetch column chunks ahead, which pays off on an object store.
+    """
+    file = _open(source, pre_buffer=pre_buffer)
+    if _ARROW_SCHEMA not in (file.metadata.metadata or {}):
+        return file
+    return _open(source, pre_buffer=pre_buffer, metadata=_without_arrow_schema(source))
+
+
+def _open(source: Any, **options: Any) -> pq.ParquetFile:
+    return pq.ParquetFile(
+        source, coerce_int96_timestamp_unit="us", arrow_extensions_enabled=False, **options
+    )
+
+
+def _without_arrow_schema(source: Any) -> pq.FileMetaData:
+    """The footer with the key of the Arrow schema renamed, so that nobody finds it."""
+    size = source.size()
+    length = int.from_bytes(source.read_at(4, size - _TAIL), "little")
+    footer = source.read_at(length, size - _TAIL - length)
+    footer = footer.replace(_ARROW_SCHEMA, _ARROW_SCHEMA[:-1] + b"_")
+    body = _MAGIC + footer + length.to_bytes(4, "little") + _MAGIC
+    return pq.read_metadata(pa.BufferReader(body))
+
+
+def count_leaves(kind: pa.DataType) -> int:
+    """Parquet columns that an Arrow type is stored in."""
+    if pa.types.is_nested(kind) and not pa.types.is_dictionary(kind):
+        return sum(count_leaves(kind.field(index).type) for index in range(kind.num_fields))
+    return 1
+
+
+def middle_of(group: pq.RowGroupMetaData) -> int:
+    """The byte in the middle of a row group; the range that holds it reads the group."""
+    if group.num_columns == 0:
+        return 0
+    first = group.column(0)
+    start = first.data_page_offset
+    if first.dictionary_page_offset:
+        start = min(start, first.dictionary_page_offset)
+    size = sum(group.column(index).total_compressed_size for index in range(group.num_columns))
+    return int(start + size // 2)
