@@ -6,17 +6,15 @@ not depend on a pickle, nor on the project that trained it.
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 # The class below is MLflow's, which reads its annotations; only MLflow loads this file.
 import mlflow  # noqa: TID253
+import numpy as np
 import pandas as pd  # noqa: TID253
+from numpy.typing import NDArray
 
 from tasks.feature_matrix import FEATURES, encode_features, feature_types
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 class FlightDelayModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
@@ -31,7 +29,7 @@ class FlightDelayModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
 
     def predict(
         self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None
-    ) -> "NDArray[np.float32]":
+    ) -> NDArray[np.float32]:
         """Predict the arrival delay in minutes, one number per row."""
         del context, params
         import xgboost

@@ -81,7 +81,8 @@ def _parse_rows(
     """One row per line: the text, the wanted columns as strings, and whether the line is broken."""
     from pyspark.sql import functions as fn
 
-    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+    # Without a byte order mark, as Spark gives the line too.
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         header = file.readline().rstrip("\r\n")
     # Numbered names: a file may have two columns of one name among those that nobody asks for.
     fields = [f"c{number}" for number in range(len(columns))]

@@ -1,0 +1,107 @@
+"""Some days of the real flights as CSV files, and what the tasks make of them, once per session."""
+
+import csv
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.context import TaskContext, use_context
+from headrace.tables import TableRef
+from tasks.build_features import build_features
+from tasks.flight_data import open_flight_files
+from tasks.flight_schemas import CSV_TABLES
+from tasks.load_flights import load_flights
+from tasks.report_delays import report_delays
+from tasks.score_flights import score_flights
+from tasks.train_delay_model import train_delay_model
+
+DAYS, ORIGIN, CARRIERS = {"5", "20"}, "LGA", {"DL", "MQ"}
+
+
+@dataclass
+class Demo:
+    """What the five tasks returned, on the sample."""
+
+    tables: dict[str, TableRef]
+    features: TableRef
+    model: dict[str, Any]
+    predictions: TableRef
+    report: dict[str, str]
+    run_id: str
+
+
+def _wanted(name: str, row: dict[str, str]) -> bool:
+    if name == "flights":
+        return row["day"] in DAYS and row["origin"] == ORIGIN and row["carrier"] in CARRIERS
+    return name != "weather" or (row["origin"] == ORIGIN and row["day"] in DAYS)
+
+
+@pytest.fixture(scope="session")
+def flight_csv(tmp_path_factory) -> Path:
+    """A folder with about 3,000 real flights of 24 days."""
+    folder = tmp_path_factory.mktemp("csv")
+    with open_flight_files(None, CSV_TABLES) as files:
+        for name, path in files.items():
+            with path.open(newline="") as source, (folder / f"{name}.csv").open("w") as target:
+                rows = csv.DictReader(source)
+                writer = csv.DictWriter(target, rows.fieldnames, lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(row for row in rows if _wanted(name, row))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def task_context(tmp_path_factory):
+    """A context with a lake of its own, for two workers."""
+    state = tmp_path_factory.mktemp("state")
+    return TaskContext(run_id="sample", lake=str(state / "lake"), cores=2, workers=2)
+
+
+@contextmanager
+def _running(context: TaskContext, task: str):
+    with use_context(TaskContext(**{**vars(context), "task": task})) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def loaded(spark, flight_csv, task_context) -> dict[str, TableRef]:
+    with _running(task_context, "load_flights") as context:
+        return load_flights(str(flight_csv), spark=spark, context=context)
+
+
+@pytest.fixture(scope="session")
+def features(spark, loaded, task_context) -> TableRef:
+    with _running(task_context, "build_features") as context:
+        return build_features(loaded, spark=spark, context=context)
+
+
+@pytest.fixture(scope="session")
+def tracking(tmp_path_factory):
+    """An MLflow store of its own with an open run; yields the run's id."""
+    import mlflow
+
+    folder = tmp_path_factory.mktemp("mlflow")
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(f"sqlite:///{folder}/mlflow.db")
+    experiment = mlflow.create_experiment("sample", artifact_location=str(folder / "artifacts"))
+    with mlflow.start_run(experiment_id=experiment) as run:
+        yield run.info.run_id
+    mlflow.set_tracking_uri(before)
+
+
+@pytest.fixture(scope="session")
+def demo(loaded, features, tracking, ray_cluster, task_context) -> Demo:
+    """The three tasks after Spark, with few and flat trees."""
+    with _running(task_context, "train_delay_model") as context:
+        model = train_delay_model(
+            features, rounds=30, max_depth=4, learning_rate=0.2, context=context
+        )
+    with _running(task_context, "score_flights") as context:
+        predictions = score_flights(features, model, context=context)
+    with _running(task_context, "report_delays") as context:
+        inputs = {**loaded, "features": features}
+        report = report_delays(inputs, model, predictions, context=context)
+    return Demo(loaded, features, model, predictions, report, tracking)

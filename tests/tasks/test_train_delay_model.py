@@ -1,0 +1,116 @@
+import pytest
+
+from headrace import from_spark, read_arrow
+from headrace.context import use_context
+from headrace.exceptions import UserError
+from tasks.boosted_trees import TreeSettings, train_trees
+from tasks.feature_matrix import FEATURES, TARGET, build_vocabulary
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"rounds": 0},
+        {"rounds": 1.5},
+        {"rounds": True},
+        {"max_depth": 17},
+        {"learning_rate": 0},
+        {"learning_rate": "fast"},
+        {"learning_rate": float("nan")},
+    ],
+)
+def test_a_parameter_out_of_range_is_named_with_its_range(wrong):
+    ((name, value),) = wrong.items()
+    with pytest.raises(UserError, match=rf"{name}={value!r} is not possible(.|\n)* from "):
+        TreeSettings(**wrong)
+
+
+@pytest.mark.ray
+@pytest.mark.spark
+def test_model_and_baselines_are_measured_and_logged(demo):
+    import mlflow
+
+    run = mlflow.get_run(demo.run_id)
+    assert set(demo.model["metrics"]) == {"model", "linear", "mean"}
+    for name, values in demo.model["metrics"].items():
+        for key, value in values.items():
+            assert run.data.metrics[f"test_{name}_{key}"] == pytest.approx(value)
+    assert demo.model["metrics"]["mean"]["r2"] <= 0
+    assert run.data.params["xgboost.max_depth"] == "4"
+
+
+@pytest.mark.ray
+@pytest.mark.spark
+def test_every_round_is_logged(demo):
+    import mlflow
+
+    client = mlflow.MlflowClient()
+    train, validation = (
+        [point.value for point in client.get_metric_history(demo.run_id, f"{split}_rmse")]
+        for split in ("train", "validation")
+    )
+    assert len(train) == len(validation) >= demo.model["trees"]
+    assert min(validation) == validation[demo.model["trees"] - 1]
+    assert train[-1] < train[0]
+
+
+@pytest.mark.ray
+@pytest.mark.spark
+def test_plots_are_logged(demo):
+    import mlflow
+
+    plots = {file.path for file in mlflow.MlflowClient().list_artifacts(demo.run_id, "plots")}
+    assert plots == {
+        f"plots/{name}.png"
+        for name in (
+            "learning", "importance", "predicted_against_actual", "error_by_hour",
+            "error_by_carrier",
+        )
+    }  # fmt: skip
+
+
+@pytest.mark.ray
+@pytest.mark.spark
+def test_the_registered_model_tells_its_columns_and_has_an_example(demo):
+    import mlflow
+
+    model = mlflow.pyfunc.load_model(demo.model["uri"])
+    assert tuple(model.metadata.signature.inputs.input_names()) == FEATURES
+    example = model.input_example
+    assert list(example.columns) == list(FEATURES)
+    assert len(model.predict(example)) == len(example)
+    version = mlflow.MlflowClient().get_model_version(demo.model["name"], demo.model["version"])
+    assert version.tags["features"] == str(demo.features)
+    assert version.run_id == demo.run_id
+
+
+@pytest.mark.ray
+@pytest.mark.spark
+def test_the_registered_model_takes_places_it_has_never_seen(demo):
+    import mlflow
+
+    model = mlflow.pyfunc.load_model(demo.model["uri"])
+    unknown = model.input_example.assign(carrier="ZZ", dest="XXX", plane_seats=None)
+    assert len(model.predict(unknown.astype({"plane_seats": "float32"}))) == len(unknown)
+
+
+@pytest.mark.ray
+@pytest.mark.spark
+def test_the_same_seed_gives_the_same_trees(features, ray_cluster, task_context):
+    columns = [*FEATURES, TARGET]
+    with use_context(task_context):
+        words = build_vocabulary(read_arrow(features, columns=columns).to_pydict())
+        models = [
+            train_trees(
+                {
+                    split: from_spark(features, columns=columns, filter=f"split = '{split}'")
+                    for split in ("train", "validation")
+                },
+                words,
+                TreeSettings(rounds=5, max_depth=3),
+                workers=2,
+                cores=2,
+            )
+            for _ in range(2)
+        ]
+    assert models[0].history == models[1].history
