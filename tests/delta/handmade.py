@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -72,11 +71,11 @@ class Log:
 
     def file(self, name, data, *, path=None, partition=None, stats=None, dv=None, **options):
         """Write a data file and give its add action."""
-        target = Path(name) if os.path.isabs(name) else self.path / name
+        target = self.path / name
         target.parent.mkdir(parents=True, exist_ok=True)
         table = data if isinstance(data, pa.Table) else pa.table(data)
         pq.write_table(table, target, **options)
-        return self.add(path or name, os.path.getsize(target), partition, stats, dv)
+        return self.add(path or name, target.stat().st_size, partition, stats, dv)
 
     @staticmethod
     def add(path, size=1, partition=None, stats=None, dv=None):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+# ruff: noqa: DTZ001 - times without a zone are what is tested
 import datetime as dt
 import json
 from collections.abc import Callable

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+# ruff: noqa: DTZ001 - TIMESTAMP_NTZ has no zone
 import datetime as dt
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 
 TABLES: dict[str, Callable] = {}
 
@@ -263,12 +265,10 @@ def multipart_checkpoint(spark, path):
 
 @table
 def log_without_its_start(spark, path):
-    import os
-
     run(spark, path, "create table $t (a int) using delta tblproperties ('delta.checkpointInterval'='3')",
         *[f"insert into $t values ({n})" for n in range(5)])  # fmt: skip
     for version in range(3):
-        os.remove(f"{path}/_delta_log/{version:020d}.json")
+        Path(f"{path}/_delta_log/{version:020d}.json").unlink()
 
 
 @table
@@ -314,8 +314,8 @@ def shredded_variants(spark, path):
     spark.conf.set("spark.sql.variant.forceShreddingSchemaForTest",
                    "a int, b string, c struct<d: double, e: array<long>>, f decimal(10,2), g date, h timestamp, i boolean, j binary")  # fmt: skip
     run(spark, path, "create table $t (id int, v variant) using delta tblproperties ('delta.enableVariantShredding'='true')")
-    values = ['{"a":1,"b":"x","c":{"d":1.5,"e":[1,2]},"z":[1,{"q":null}]}', '{"a":"not int","b":null}', '5', 'null',
-              '{"c":{"d":"text","extra":1,"e":[1,"a",3]}}', '[1,2]', '{}', '"s"', '{"f":12.25,"i":true,"a":300000000000}']  # fmt: skip
+    values = ['{"a":1,"b":"x","c":{"d":1.5,"e":[1,2]},"z":[1,{"q":null}]}', '{"a":"not int","b":null}', "5", "null",
+              '{"c":{"d":"text","extra":1,"e":[1,"a",3]}}', "[1,2]", "{}", '"s"', '{"f":12.25,"i":true,"a":300000000000}']  # fmt: skip
     for index, value in enumerate(values):
         spark.sql(f"insert into delta.`{path}` select {index}, parse_json('{value}')")
     run(spark, path, "insert into $t values (99, null)",

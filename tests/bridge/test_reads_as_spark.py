@@ -1,0 +1,82 @@
+"""Every table that Spark reads, Ray reads the same: value by value, type by type."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from headrace.bridge.read import from_delta
+from headrace.delta.arrow import read_arrow
+from headrace.exceptions import DataError
+from tests.delta import handmade_tables, spark_tables
+from tests.delta.same import assert_same, plain, spark_rows
+
+pytestmark = [pytest.mark.spark, pytest.mark.ray]
+
+# Spark can't read these. A reader may, where nothing is lost, but never something wrong.
+REFUSED = {
+    "catalog_managed", "adaptive_metadata", "same_name_in_two_cases", "file_has_string_for_int",
+    "file_has_bool_for_int", "file_has_string_for_date", "file_has_int64_for_timestamp",
+    "file_has_date_for_timestamp", "file_has_timestamp_for_date", "file_has_struct_for_map",
+    "file_has_list_of_structs_for_list", "file_has_scalar_for_struct", "file_has_double_for_float",
+}  # fmt: skip
+LOSSLESS = {
+    "file_has_int64_for_int", "file_has_int8_for_float", "file_has_int64_for_double",
+    "file_has_nanos", "file_has_decimal_less_scale", "file_has_decimal_less_precision",
+    "file_has_null_type", "file_has_nothing_for_void", "file_has_uint64_for_long",
+    "file_has_half_float",
+}  # fmt: skip
+READ = sorted(set(handmade_tables.TABLES) - REFUSED - LOSSLESS)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_spark(spark):
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    spark.conf.set("spark.databricks.delta.snapshotPartitions", "1")
+    spark.conf.set("spark.databricks.delta.stats.skipping", "true")
+
+
+def read_with_ray(path: str) -> pa.Table:
+    import ray
+
+    dataset = from_delta(path)
+    blocks = ray.get(dataset.to_arrow_refs())
+    return pa.concat_tables(blocks) if blocks else dataset.schema().base_schema.empty_table()
+
+
+def check(spark, path: str) -> None:
+    wanted = spark_rows(spark.read.format("delta").load(path))
+    for got in (read_with_ray(path), read_arrow(path)):
+        if isinstance(wanted, list):
+            assert sorted((plain(row) for row in got.to_pylist()), key=repr) == wanted
+        else:
+            assert_same(got, wanted)
+
+
+@pytest.mark.parametrize("name", spark_tables.TABLES)
+def test_a_table_by_spark_reads_as_spark_reads_it(name, spark, ray_cluster, tmp_path):
+    path = str(tmp_path / name)
+    check(spark, spark_tables.TABLES[name](spark, path) or path)
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_table_by_hand_reads_as_spark_reads_it(name, spark, ray_cluster, tmp_path):
+    path = str(tmp_path / name)
+    handmade_tables.TABLES[name](path)
+    check(spark, path)
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_what_spark_refuses_is_refused_by_name(name, tmp_path):
+    path = str(tmp_path / name)
+    handmade_tables.TABLES[name](path)
+    with pytest.raises(DataError, match=name):
+        read_arrow(path)
+
+
+@pytest.mark.parametrize("name", sorted(LOSSLESS))
+def test_what_only_spark_refuses_is_read_without_loss(name, tmp_path):
+    path = str(tmp_path / name)
+    handmade_tables.TABLES[name](path)
+    assert read_arrow(path).num_rows in (1, 2)
