@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import pwd
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+
+_LIBC = ctypes.CDLL(None)
 
 
 @dataclass
@@ -23,6 +29,7 @@ class PostgresServer:
     port: int
     password: str
     identity: dict
+    process: subprocess.Popen | None = None
 
     @classmethod
     def start(cls):
@@ -52,30 +59,49 @@ class PostgresServer:
         return server
 
     def up(self):
-        options = (
-            f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' "
-            "-c fsync=off -c max_connections=200 -c shared_buffers=32MB"
-        )
-        self._run(
-            "pg_ctl",
-            "-D",
-            str(self.folder / "data"),
-            "-w",
-            "-t",
-            "120",
-            "-l",
-            str(self.folder / "log"),
-            "-o",
-            options,
-            "start",
-        )
+        """Start it from the main thread: it ends with the thread that started it, even by kill -9."""
+        options = {
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": "",
+            "fsync": "off",
+            "max_connections": "200",
+            "shared_buffers": "32MB",
+        }
+        command = [str(self.programs / "postgres"), "-D", str(self.folder / "data")]
+        command += ["-p", str(self.port)]
+        command += [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 (one system call, no locks)
+                **self.identity,
+            )
+        self._wait_until_up()
 
-    def down(self, mode="immediate"):
-        self._run("pg_ctl", "-D", str(self.folder / "data"), "-w", "-m", mode, "stop")
+    def _wait_until_up(self):
+        import psycopg
+
+        for _ in range(1200):
+            if self.process.poll() is not None:
+                raise RuntimeError((self.folder / "log").read_text())
+            with contextlib.suppress(psycopg.OperationalError):
+                address = self.url("postgres").replace("postgresql+psycopg", "postgresql")
+                psycopg.connect(address, connect_timeout=5).close()
+                return
+            time.sleep(0.1)
+        raise RuntimeError("the PostgreSQL server did not come up")
+
+    def down(self):
+        """Stop it at once, as a crash would."""
+        self.process.send_signal(signal.SIGQUIT)
+        self.process.wait(timeout=60)
 
     def stop(self):
-        with contextlib.suppress(subprocess.CalledProcessError):
-            self.down()
+        self.down()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def url(self, database):
@@ -94,13 +120,18 @@ class PostgresServer:
         )
 
 
+def _end_with_parent():
+    """In the child: a session that is killed leaves no server behind (Linux, PR_SET_PDEATHSIG)."""
+    _LIBC.prctl(1, int(signal.SIGINT))
+
+
 def _programs():
     found = [path.parent for path in sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))]
     on_path = shutil.which("initdb")
     if on_path:
         found.append(Path(on_path).parent)
     if not found:
-        pytest.skip("no PostgreSQL server programs (initdb, pg_ctl) on this machine")
+        pytest.skip("no PostgreSQL server programs (initdb, postgres) on this machine")
     pytest.importorskip("psycopg", reason="psycopg is not installed (extra: postgres)")
     return found[-1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -15,6 +16,8 @@ REVISIONS = ("0001",)
 
 # Any number will do, as long as nothing else on the server uses it.
 _ADVISORY_LOCK = 0x68656164
+# Alembic keeps the step that it runs in globals: one upgrade at a time in a process.
+_alembic = threading.Lock()
 
 
 def upgrade(database: Database) -> None:
@@ -71,4 +74,5 @@ def _upgrade(connection: sa.Connection, database: Database) -> None:
         "script_location", str(Path(__file__).parent / "migrations").replace("%", "%%")
     )
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    with _alembic:
+        command.upgrade(config, "head")
