@@ -18,7 +18,6 @@ from pathlib import Path
 
 import pytest
 
-
 _LIBC = ctypes.CDLL(None)
 
 
