@@ -12,6 +12,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
@@ -153,7 +154,13 @@ class _OpenFile:
             filesystem.create_dir(target.rpartition("/")[0], recursive=True)
         schema = pa.schema([stored_field(child, physical=True) for child in fields])
         sink = filesystem.open_output_stream(target)
-        writer = pq.ParquetWriter(sink, schema, compression="snappy", store_schema=False)
+        writer = pq.ParquetWriter(
+            sink,
+            schema,
+            compression="snappy",
+            store_schema=False,
+            write_statistics=_with_footer_bounds(schema),
+        )
         return cls(path, values, schema, sink, writer, FileStats(leaves))
 
     @property
@@ -188,6 +195,20 @@ class _OpenFile:
                 "stats": self.stats.to_json(),
             }
         }
+
+
+@lru_cache(maxsize=64)
+def _with_footer_bounds(schema: pa.Schema) -> list[str]:
+    """The Parquet columns whose row groups get a minimum and a maximum: all but floats.
+
+    Arrow leaves NaN out of them. Spark, to which NaN is above every number, would then skip row
+    groups that hold rows it looks for; its own files have no bounds where there is a NaN.
+    """
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sink)
+    columns = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
+    every = (columns.column(index) for index in range(len(columns)))
+    return [found.path for found in every if found.physical_type not in ("FLOAT", "DOUBLE")]
 
 
 def relabel(data: pa.Table, schema: pa.Schema) -> pa.Table:
