@@ -47,7 +47,7 @@ def test_changes_are_those_of_sparks_feed(since, upto, spark, ray_cluster, chang
     wanted = frame.toArrow()
     # Spark shows the newest schema for the whole range, the pinned read that of its version.
     by_place = [
-        wanted.column_names.index(name) for name in wanted.column_names if name not in ("x",)
+        wanted.column_names.index(name) for name in wanted.column_names if name != "x"
     ]
     renamed = (
         wanted.select([wanted.column_names[at] for at in by_place])

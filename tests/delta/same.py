@@ -56,7 +56,7 @@ def spark_rows(frame) -> pa.Table | list:
 
 def _unpacked(value):
     if type(value).__name__ == "VariantVal":
-        return {"metadata": value._metadata, "value": value._value}
+        return {"metadata": value.metadata, "value": value.value}
     if hasattr(value, "asDict"):
         return {key: _unpacked(item) for key, item in value.asDict().items()}
     return [_unpacked(item) for item in value] if isinstance(value, list) else value

@@ -125,7 +125,7 @@ def _parse_columnar(lines: Sequence[bytes], schema: pa.Schema) -> pa.Table | Non
                 explicit_schema=schema, unexpected_field_behavior="ignore"
             ),
         )
-    except pa.ArrowInvalid:
+    except pa.ArrowException:
         return None
 
 

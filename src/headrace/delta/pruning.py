@@ -36,7 +36,7 @@ from headrace.delta.predicates import (
 )
 from headrace.delta.protocol import Metadata
 from headrace.delta.schema import Primitive
-from headrace.delta.statistics import physical_rows, stats_column
+from headrace.delta.statistics import stats_columns
 from headrace.delta.types import arrow_type
 
 Mask = npt.NDArray[np.bool_]
@@ -169,7 +169,6 @@ class LogBounds:
 
     def __init__(self, files: pa.Table, metadata: Metadata) -> None:
         self._files, self._metadata = files, metadata
-        self._rows: pa.Array | None = None
         self._cache: dict[tuple[str, ...], Bounds | None] = {}
 
     @property
@@ -192,12 +191,7 @@ class LogBounds:
         if path[0] in self._metadata.partition_columns:
             return self._partition(fields[0].physical_name, kind)
         physical = [item.physical_name for item in fields]
-        if self._rows is None:
-            self._rows = physical_rows(self._files)
-        nulls = stats_column(self._files, ("nullCount", *physical), pa.int64())
-        low = self._bound("minValues", physical, kind)
-        high = self._bound("maxValues", physical, kind)
-        return Bounds(low, _widen(high), nulls, self._rows)
+        return self._statistics(physical, kind)
 
     def _partition(self, name: str, kind: Primitive) -> Bounds:
         arrow = arrow_type(kind)
@@ -206,15 +200,26 @@ class LogBounds:
         rows = pa.array(np.ones(len(values), np.int64))
         return Bounds(values, values, pc.cast(pc.is_null(values), pa.int64()), rows)
 
-    def _bound(self, side: str, physical: list[str], kind: Primitive) -> pa.Array:
+    def _statistics(self, physical: list[str], kind: Primitive) -> Bounds:
         arrow = arrow_type(kind)
-        keys = (side, *physical)
+        bound = pa.string() if pa.types.is_temporal(arrow) else arrow
+        rows, nulls, low, high = stats_columns(
+            self._files,
+            [
+                (("numRecords",), pa.int64()),
+                (("nullCount", *physical), pa.int64()),
+                (("minValues", *physical), bound),
+                (("maxValues", *physical), bound),
+            ],
+        )
         if kind.name in ("binary", "boolean", "variant", "void"):
-            return pa.nulls(self.count, arrow)
-        if pa.types.is_temporal(arrow):
-            texts = stats_column(self._files, keys, pa.string())
-            return typed(texts, lambda text: _moment(text, kind.name, arrow), arrow)
-        return stats_column(self._files, keys, arrow)
+            low = high = pa.nulls(self.count, arrow)
+        elif pa.types.is_temporal(arrow):
+            low, high = (
+                typed(texts, lambda text: _moment(text, kind.name, arrow), arrow)
+                for texts in (low, high)
+            )
+        return Bounds(low, _widen(high), nulls, rows)
 
 
 def typed(

@@ -139,7 +139,10 @@ def _last_of_each(keys: pa.ChunkedArray) -> pa.Array:
         return pa.array([], pa.int64())
     codes = keys.combine_chunks()
     codes = codes if isinstance(codes, pa.Array) else pa.concat_arrays(codes.chunks)
-    numbers = codes.dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    encoded = codes.dictionary_encode()
+    if len(encoded.dictionary) == len(codes):
+        return pa.array(np.arange(len(codes)))
+    numbers = encoded.indices.to_numpy(zero_copy_only=False)
     backwards = numbers[::-1]
     _, first = np.unique(backwards, return_index=True)
     return pa.array(np.sort(len(numbers) - 1 - first), pa.int64())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,10 @@ from pyarrow import json as arrow_json
 
 from headrace.delta.actions import STATS_STRUCT
 
+# Below this many files the start-up cost of the columnar parser is not worth it.
 _COLUMNAR_FROM = 2_000
+
+Wanted = tuple[Sequence[str], pa.DataType]
 
 
 def count_rows(files: pa.Table) -> int | None:
@@ -33,17 +37,26 @@ def physical_rows(files: pa.Table) -> pa.Array:
 
 
 def stats_column(files: pa.Table, path: Sequence[str], kind: pa.DataType) -> pa.Array:
-    """One value of each file's statistics, such as `("minValues", "day")`.
+    """One value of each file's statistics; see `stats_columns`."""
+    return stats_columns(files, [(path, kind)])[0]
+
+
+def stats_columns(files: pa.Table, wanted: Sequence[Wanted]) -> list[pa.Array]:
+    """Some values of each file's statistics, parsed in one pass.
 
     Args:
         files: `Snapshot.files`.
-        path: Keys from the outside in.
-        kind: The type that the values are wanted in; a text that does not fit becomes null.
+        wanted: Keys from the outside in, such as `("minValues", "day")`, and the type that the
+            value is wanted in; a value that does not fit becomes null.
     """
-    found = _from_json(files["stats"], path, kind)
-    if STATS_STRUCT in files.column_names:
-        found = pc.coalesce(found, _from_struct(files[STATS_STRUCT], path, kind))
-    return _flat(found)
+    found = _from_json(_flat(files["stats"]), wanted)
+    if STATS_STRUCT not in files.column_names:
+        return found
+    structs = files[STATS_STRUCT]
+    return [
+        _flat(pc.coalesce(values, _from_struct(structs, path, kind)))
+        for values, (path, kind) in zip(found, wanted, strict=True)
+    ]
 
 
 def _from_struct(column: pa.ChunkedArray, path: Sequence[str], kind: pa.DataType) -> pa.Array:
@@ -52,31 +65,31 @@ def _from_struct(column: pa.ChunkedArray, path: Sequence[str], kind: pa.DataType
             return pa.nulls(len(column), kind)
         column = pc.struct_field(column, name)
     try:
-        return column.cast(kind)
+        return _flat(column.cast(kind))
     except pa.ArrowException:
         return pa.nulls(len(column), kind)
 
 
-def _from_json(column: pa.ChunkedArray, path: Sequence[str], kind: pa.DataType) -> pa.Array:
-    texts = _flat(column)
+def _from_json(texts: pa.Array, wanted: Sequence[Wanted]) -> list[pa.Array]:
     valid = pc.drop_null(texts)
     if len(valid) == 0:
-        return pa.nulls(len(texts), kind)
-    values = None
-    if len(valid) >= _COLUMNAR_FROM:
-        values = _parse_columnar(valid, path, kind)
+        return [pa.nulls(len(texts), kind) for _, kind in wanted]
+    values = _parse_columnar(valid, wanted) if len(valid) >= _COLUMNAR_FROM else None
     if values is None:
-        values = pa.array([_dig(text, path, kind) for text in valid.to_pylist()], kind)
+        parsed = [_parse(text) for text in valid.to_pylist()]
+        values = [
+            pa.array([_dig(item, path, kind) for item in parsed], kind) for path, kind in wanted
+        ]
     if len(valid) == len(texts):
         return values
-    places = pc.cast(pc.cumulative_sum(pc.cast(pc.is_valid(texts), pa.int64())), pa.int64())
-    return values.take(pc.if_else(pc.is_valid(texts), pc.subtract(places, 1), None))
+    present = pc.is_valid(texts)
+    places = pc.cumulative_sum(present.cast(pa.int64()))
+    rows = pc.if_else(present, pc.subtract(places, 1), None)
+    return [column.take(rows) for column in values]
 
 
-def _parse_columnar(texts: pa.Array, path: Sequence[str], kind: pa.DataType) -> pa.Array | None:
-    wanted: pa.DataType = kind
-    for name in reversed(path[1:]):
-        wanted = pa.struct([(name, wanted)])
+def _parse_columnar(texts: pa.Array, wanted: Sequence[Wanted]) -> list[pa.Array] | None:
+    """Parse with Arrow, or return None where a text does not fit the types."""
     lines = "\n".join(texts.to_pylist()).encode()
     if lines.count(b"\n") != len(texts) - 1:
         return None
@@ -85,25 +98,52 @@ def _parse_columnar(texts: pa.Array, path: Sequence[str], kind: pa.DataType) -> 
             pa.BufferReader(lines),
             read_options=arrow_json.ReadOptions(block_size=1 << 24),
             parse_options=arrow_json.ParseOptions(
-                explicit_schema=pa.schema([(path[0], wanted)]),
+                explicit_schema=pa.schema(list(_nested_type(wanted))),
                 unexpected_field_behavior="ignore",
             ),
         )
-    except pa.ArrowInvalid:
+    except pa.ArrowException:
         return None
-    found = table[path[0]]
-    for name in path[1:]:
-        found = pc.struct_field(found, name)
-    return _flat(found) if len(found) == len(texts) else None
+    if table.num_rows != len(texts):
+        return None
+    return [_follow(table[path[0]], path[1:]) for path, _ in wanted]
 
 
-def _dig(text: str, path: Sequence[str], kind: pa.DataType) -> Any:
+def _nested_type(wanted: Sequence[Wanted]) -> pa.StructType:
+    """A struct type with all the wanted paths."""
+    children: dict[str, list[Wanted]] = {}
+    for path, kind in wanted:
+        children.setdefault(path[0], []).append((path[1:], kind))
+    return pa.struct(
+        [
+            (name, below[0][1] if not below[0][0] else _nested_type(below))
+            for name, below in children.items()
+        ]
+    )
+
+
+def _follow(column: pa.ChunkedArray, path: Sequence[str]) -> pa.Array:
+    for name in path:
+        column = pc.struct_field(column, name)
+    return _flat(column)
+
+
+def _parse(text: str) -> Any:
     try:
-        value = json.loads(text)
-        for name in path:
-            value = value.get(name) if isinstance(value, dict) else None
-        return None if value is None else pa.scalar(value, kind).as_py()
-    except (ValueError, TypeError, pa.ArrowException):
+        return json.loads(text, parse_float=Decimal)
+    except ValueError:
+        return None
+
+
+def _dig(value: Any, path: Sequence[str], kind: pa.DataType) -> Any:
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    if value is None or (pa.types.is_floating(kind) and isinstance(value, str)):
+        return None
+    try:
+        exact = float(value) if pa.types.is_floating(kind) else value
+        return pa.scalar(exact, kind).as_py()
+    except (ValueError, TypeError, OverflowError, pa.ArrowException):
         return None
 
 
