@@ -213,7 +213,7 @@ def test_types_that_delta_lacks_are_refused_by_name(array, word):
         (pa.array([Decimal("1.55")]), "decimal(3,1)"),
         (pa.array([2**53 + 1]), "double"),
         (pa.array([0], pa.timestamp("us", "UTC")), "timestamp_ntz"),
-        (pa.array([0], pa.timestamp("us")), "date"),
+        (pa.array([1], pa.timestamp("us")), "date"),
         (pa.array([2**62], pa.timestamp("s")), "timestamp"),
     ],
 )

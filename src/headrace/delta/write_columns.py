@@ -254,6 +254,8 @@ def _conversion(source: pa.DataType, target: pa.DataType) -> _Convert | None:
         if target.tz is not None:
             return _to_utc
         return _checked if source.tz is None else None
+    if pa.types.is_timestamp(source) and source.tz is None and pa.types.is_date(target):
+        return _exact  # numpy has no days of their own: a date comes back as its midnight
     fitting = (convert for a, b, convert in _CONVERSIONS if a(source) and b(target))
     return next(fitting, None)
 
