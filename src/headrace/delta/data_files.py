@@ -26,9 +26,10 @@ from headrace.delta.types import arrow_schema, arrow_type
 from headrace.exceptions import RowCountError, SnapshotExpiredError, UnreadableColumnError
 from headrace.profiles.storage import Storage
 
-# Bytes of encoded Parquet that one batch is decoded from: a few batches make a block.
+# Bytes of encoded Parquet that one batch is decoded from: a few batches make a block. Rows are
+# bounded too, since a text that is stored once may come back in every row.
 _BATCH_BYTES = 32 << 20
-_BATCH_ROWS = (8_192, 4_194_304)
+_BATCH_ROWS = (8_192, 262_144)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from pyarrow import fs
 from headrace.delta.actions import file_keys, files_schema, parse_file_lines
 from headrace.delta.checkpoints import CheckpointContent, read_checkpoint
 from headrace.delta.protocol import Metadata, Protocol
-from headrace.delta.segments import Segment, log_path
-from headrace.exceptions import LogCorruptError
+from headrace.delta.segments import Checkpoint, Segment, log_path
+from headrace.exceptions import LogCorruptError, LogIncompleteError
 
 _FILE_LINES = (b'{"add":{', b'{"remove":{')
 _SKIPPED_LINES = (b'{"commitInfo":', b'{"cdc":', b'{"txn":')
@@ -65,13 +65,16 @@ class CommitLines:
 
 def replay_any(filesystem: fs.FileSystem, uri: str, segments: Sequence[Segment]) -> Replayed:
     """Replay the first segment that can be read; a damaged checkpoint is passed over."""
-    for position, segment in enumerate(segments):
+    for segment in segments[:-1]:
         try:
             return replay(filesystem, uri, segment)
-        except (OSError, pa.ArrowException, LogCorruptError):
-            if position == len(segments) - 1 or segment.checkpoint is None:
-                raise
-    raise AssertionError("plan_segments offers one at least")
+        except (FileNotFoundError, LogCorruptError):
+            continue
+    try:
+        return replay(filesystem, uri, segments[-1])
+    except FileNotFoundError as error:
+        version = segments[-1].version
+        raise LogIncompleteError(uri=uri, version=version, missing=str(error)) from error
 
 
 def replay(filesystem: fs.FileSystem, uri: str, segment: Segment) -> Replayed:
@@ -83,7 +86,7 @@ def replay(filesystem: fs.FileSystem, uri: str, segment: Segment) -> Replayed:
     commits = read_commits(filesystem, uri, segment)
     start = CheckpointContent()
     if segment.checkpoint is not None:
-        start = read_checkpoint(filesystem, uri, segment.checkpoint)
+        start = _read_start(filesystem, uri, segment.checkpoint)
     protocol, metadata = commits.protocol or start.protocol, commits.metadata or start.metadata
     if protocol is None or metadata is None:
         missing = "protocol" if protocol is None else "metaData"
@@ -95,9 +98,31 @@ def replay(filesystem: fs.FileSystem, uri: str, segment: Segment) -> Replayed:
     return Replayed(
         protocol=Protocol.parse(protocol),
         metadata=parsed,
-        files=_live_files(commits.files, start, parsed),
+        files=_files(uri, segment, commits, start, parsed),
         domains={name: value for name, value in domains.items() if not value.get("removed")},
     )
+
+
+def _read_start(filesystem: fs.FileSystem, uri: str, checkpoint: Checkpoint) -> CheckpointContent:
+    try:
+        return read_checkpoint(filesystem, uri, checkpoint)
+    except (pa.ArrowException, ValueError, KeyError) as error:
+        name = ", ".join(checkpoint.names)
+        raise LogCorruptError(uri=uri, file=name, problem=str(error)) from error
+
+
+def _files(
+    uri: str,
+    segment: Segment,
+    commits: CommitLines,
+    start: CheckpointContent,
+    metadata: Metadata,
+) -> pa.Table:
+    try:
+        return _live_files(commits.files, start, metadata)
+    except (pa.ArrowException, ValueError) as error:
+        name = f"an add or remove action up to version {segment.version}"
+        raise LogCorruptError(uri=uri, file=name, problem=str(error)) from error
 
 
 def read_commits(filesystem: fs.FileSystem, uri: str, segment: Segment) -> CommitLines:
