@@ -68,7 +68,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=100)
 @given(OPERATIONS, st.booleans(), st.none() | st.integers(0, 5))
 def test_replay_equals_a_loop_over_the_actions(tmp_path_factory, commits, columnar, checkpoint_at):
     path = tmp_path_factory.mktemp("replay")
@@ -159,7 +159,7 @@ def write_checkpoint(log, files):
         (folder / f"{old:020d}.json").unlink(missing_ok=True)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=100)
 @given(st.lists(st.none() | st.integers(0, 9) | st.just("bad"), min_size=1, max_size=8))
 def test_columnar_statistics_are_those_that_json_gives(values):
     texts = [

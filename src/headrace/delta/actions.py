@@ -94,7 +94,8 @@ def file_keys(files: pa.Table) -> pa.ChunkedArray:
         return paths
     parts = [pc.struct_field(dv, name) for name in ("storageType", "pathOrInlineDv", "offset")]
     texts = [pc.coalesce(part.cast(pa.string()), pa.scalar("")) for part in parts]
-    return pc.binary_join_element_wise(paths, *texts, "\n")
+    # Without a vector the path alone is the key, whatever other files of the table have.
+    return pc.if_else(pc.is_null(dv), paths, pc.binary_join_element_wise(paths, *texts, "\n"))
 
 
 def _line_schema(partition_names: Sequence[str]) -> pa.Schema:
