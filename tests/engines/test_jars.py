@@ -20,10 +20,8 @@ def empty_cache(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def mirror(empty_cache, monkeypatch, tmp_path):
-    """A repository in a folder, with the JARs that the machine's own cache has."""
-    monkeypatch.delenv("HEADRACE_JARS")
-    monkeypatch.undo()
+def mirror(monkeypatch, tmp_path):
+    """A repository in a folder, with the JARs of the machine's own cache, and an empty cache."""
     known = jar_paths()
     root = tmp_path / "mirror"
     for jar, path in zip(DELTA_JARS, known, strict=True):

@@ -68,6 +68,12 @@ def _open_connect_server(spec: SharedSpec, profile: SparkProfile) -> Iterator[st
         scratch=spec.folder / "spark",
         secret_conf={"spark.connect.authenticate.token": token},
     ) as session:
-        service = session._jvm.org.apache.spark.sql.connect.service.SparkConnectService  # noqa: SLF001
         # The client sends a token without TLS to this very host name only.
-        yield f"sc://localhost:{service.localPort()}/;token={token}"
+        yield f"sc://localhost:{_connect_port(session)}/;token={token}"
+
+
+def _connect_port(session: Any) -> int:
+    """The port that the server in this JVM has taken; it tells nobody but Scala code."""
+    name = "org.apache.spark.sql.connect.service.SparkConnectService$"
+    service = session._jvm.java.lang.Class.forName(name).getField("MODULE$").get(None)  # noqa: SLF001
+    return int(service.server().getPort())

@@ -14,6 +14,7 @@ from typing import Final
 from headrace.engines.cache import short_folder
 from headrace.engines.log_tail import LogTail
 from headrace.engines.outcome import Ending, read_outcome
+from headrace.engines.ray_environment import ray_environment
 from headrace.engines.spec import (
     ALIVE_FILE,
     EXIT_FILE,
@@ -115,7 +116,9 @@ class _Attempt:
         """Start the attempt, and wait until it ends by itself or has to be ended."""
         spec = self.spec
         secrets = spec.profile.resolve_env(spec.root)
-        self._tree.start("headrace.engines._child", {**_thread_limits(spec), **secrets, **spec.env})
+        self._tree.start(
+            "headrace.engines._child", {**_engine_environment(spec), **secrets, **spec.env}
+        )
         began = time.monotonic()
         while not self._tree.wait(_TICK_S):
             if self.cancel.is_set():
@@ -150,9 +153,9 @@ class _Attempt:
         self.ending.usage = self._tree.finish()
 
 
-def _thread_limits(spec: AttemptSpec) -> dict[str, str]:
-    """Keep numeric libraries to the profile's cores, where the user has not said otherwise."""
+def _engine_environment(spec: AttemptSpec) -> dict[str, str]:
+    """What the engine reads before Python code could set it; the user's own settings win."""
     if spec.kind == "ray":
-        return {}  # Ray sets these itself, for each of its tasks.
+        return ray_environment()  # Ray bounds the threads of each of its tasks by itself.
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
     return {name: str(spec.profile.cores) for name in names if name not in os.environ}

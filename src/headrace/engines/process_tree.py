@@ -119,6 +119,7 @@ def end_tree(
     marker: str = "",
     grace_s: float = 5.0,
     kill_s: float = 10.0,
+    first: Iterable[int] = (),
     keep: Iterable[int] = (),
     collect: Callable[[], object] = lambda: None,
 ) -> list[Process]:
@@ -129,24 +130,30 @@ def end_tree(
         marker: The attempt's value of `HEADRACE_ATTEMPT`.
         grace_s: How long they may take to end by themselves after TERM.
         kill_s: How long to go on with KILL; only the kernel can hold a process up longer.
+        first: Processes that alone get TERM for the first half of the grace: a task's main
+            process closes its engine in good order, when that is not taken away under it.
         keep: Processes that live on, such as the supervisor, which adopts orphans meanwhile.
         collect: Called in each round, to collect ended children.
 
     Returns:
         The processes that are still there; as a rule none.
     """
-    roots, kept = list(roots), set(keep)
+    roots, kept, early = list(roots), set(keep), set(first)
     told: set[tuple[int, int]] = set()
     began = time.monotonic()
     while True:
         collect()
         left = [process for process in members(roots, marker=marker) if process.pid not in kept]
         waited = time.monotonic() - began
+        # Once the first are gone, nobody has to wait for them.
+        early &= {process.pid for process in left}
         if not left or waited > grace_s + kill_s:
             return left
         for process in left:
             if waited >= grace_s:
                 send_signal(process, signal.SIGKILL)
+            elif early and process.pid not in early and waited < grace_s / 2:
+                continue
             elif (process.pid, process.started) not in told:
                 told.add((process.pid, process.started))
                 send_signal(process, signal.SIGTERM)

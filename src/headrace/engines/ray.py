@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headrace.engines.cache import lock_file, short_folder
+from headrace.engines.ray_environment import ray_environment
 from headrace.exceptions import EngineStartError
 from headrace.profiles.models import RayProfile
 
@@ -20,23 +21,6 @@ _log = logging.getLogger("headrace.engines")
 
 _TRIES: Final = 3
 _LEAST_STORE_MIB: Final = 80
-
-_ENVIRONMENT: Final = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    # Despite its name, this keeps Ray on 127.0.0.1 here too, and not on the network's address.
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    "RAY_DISABLE_IMPORT_WARNING": "1",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_DEDUP_LOGS": "1",
-    "RAY_COLOR_PREFIX": "0",
-    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
-    "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
-    # A busy machine needs longer than the usual 30 s to bring the parts up.
-    "RAY_raylet_start_wait_time_s": "120",
-    "RAY_gcs_server_request_timeout_seconds": "120",
-    # headrace watches the memory of the whole task and names the profile when it ends one.
-    "RAY_memory_monitor_refresh_ms": "0",
-}
 
 
 @contextmanager
@@ -62,7 +46,7 @@ def open_ray(
     Raises:
         EngineStartError: Ray did not start; the text shows the end of its log.
     """
-    os.environ.update({name: os.environ.get(name, text) for name, text in _ENVIRONMENT.items()})
+    os.environ.update(ray_environment())
     import ray
 
     # The token that Ray speaks of is made by itself; there is nothing to do for the user.

@@ -19,6 +19,7 @@ from headrace.engines.cache import short_folder
 from headrace.engines.log_tail import log_end
 from headrace.engines.outcome import rebuild_error
 from headrace.engines.private_file import write_private
+from headrace.engines.ray_environment import ray_environment
 from headrace.engines.spec import (
     ALIVE_FILE,
     LOG_FILE,
@@ -149,7 +150,9 @@ def open_shared(
     write_private(folder / SPEC_FILE, spec.model_dump_json())
     tree = Supervised(folder=folder, root=root, scratch=spec.scratch, grace_s=spec.grace_s)
     try:
-        tree.start("headrace.engines._host", {**profile.resolve_env(root), **(env or {})})
+        engine_environment = ray_environment() if profile.engine == "ray" else {}
+        wanted = {**engine_environment, **profile.resolve_env(root), **(env or {})}
+        tree.start("headrace.engines._host", wanted)
         engine = SharedEngine(tree, profile, _await_address(tree, spec, timeout_s))
         try:
             yield engine

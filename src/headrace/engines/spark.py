@@ -47,6 +47,7 @@ _QUIET: Final = {
     "org.apache.spark.SparkEnv": "error",
     "org.apache.parquet.hadoop": "error",
     "org.apache.spark.sql.execution.window.WindowExec": "error",
+    "org.apache.spark.sql.delta.commands": "error",
 }
 
 
@@ -154,6 +155,8 @@ def spark_settings(profile: SparkProfile, *, app_name: str, scratch: Path) -> di
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(max(2, 2 * profile.cores)),
         "spark.default.parallelism": str(max(2, profile.cores)),
+        # Spark 4.2.0: with this on, a plain Python UDF on a column of a Parquet file never ends.
+        "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
         # Delta spreads the reading of its log over 50 tasks, which is for clusters.
         "spark.databricks.delta.snapshotPartitions": str(max(1, profile.cores)),
         **profile.spark_conf,

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.engines.process_tree import MARKER, Process, end_tree, read_process
+from headrace.engines.process_tree import MARKER, Process, end_tree, read_process, read_processes
 from headrace.engines.spec import ALIVE_FILE, EXIT_FILE, LOG_FILE, SECRETS_FILE, SPEC_FILE
 from headrace.engines.usage import Usage, UsageMeter
 
@@ -90,11 +90,13 @@ class Supervised:
             return 1, []
         # The supervisor is not collected before the tree is gone: until then nobody else can
         # have its process id, and it adopts what loses its parent.
+        grace_s = self.grace_s if grace_s is None else grace_s
         roots = [process.pid, *(seen.pid for seen in self._meter.seen if _is_same(seen))]
         left = end_tree(
             roots,
             marker=self._marker,
-            grace_s=self.grace_s if grace_s is None else grace_s,
+            grace_s=grace_s,
+            first=_children(process.pid),
             keep=[process.pid],
         )
         # With nothing left to watch the supervisor ends by itself, unless it is stopped.
@@ -114,6 +116,10 @@ class Supervised:
         (self.folder / SECRETS_FILE).unlink(missing_ok=True)
         if self.scratch:
             shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def _children(pid: int) -> list[int]:
+    return [process.pid for process in read_processes().values() if process.parent == pid]
 
 
 def _is_same(seen: Process) -> bool:

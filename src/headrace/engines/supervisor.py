@@ -86,7 +86,8 @@ def _supervise(spec: dict[str, Any], folder: Path, watch: _Watch) -> NoReturn:
     marker = os.environ.get(MARKER, "")
     # What a task leaves running after a success gets no grace: its result is there.
     grace_s = spec["grace_s"] if watch.status is None else min(1.0, spec["grace_s"])
-    end_tree([os.getpid()], marker=marker, grace_s=grace_s, collect=watch.collect)
+    first = [watch.task_pid] if watch.status is None else []
+    end_tree([os.getpid()], marker=marker, grace_s=grace_s, first=first, collect=watch.collect)
     _tell(folder, watch)
     if spec["scratch"]:
         _remove(spec["scratch"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import faulthandler
 import inspect
 import json
 import logging
@@ -190,6 +191,8 @@ def set_up_streams() -> None:
     )
     for noisy in ("py4j", "ray.data", "urllib3", "botocore"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    # Where a native library crashes, the log shows the Python line that called it.
+    faulthandler.enable()
     signal.signal(signal.SIGTERM, _on_terminate)
 
 
