@@ -2,10 +2,10 @@
 
     python benchmarks/bridge.py [--rows 8000000] [--only full,plan,...] [--no-spark]
 
-Prints one line for each case: seconds of headrace, seconds of the peer, the ratio, the goal. The last
-line says which goals were missed; a miss ends with exit code 1. Everything runs warm: each side
-once before it is timed. Times of Ray for an empty dataset are printed first, since they are in every
-figure.
+Prints one line for each case: seconds of headrace, seconds of the peer, the ratio, the goal. The
+last line says which goals were missed; a miss ends with exit code 1. Everything runs warm: each
+side once before it is timed. Ray's own time for an empty dataset is printed first, since it is in
+every figure.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Result:
 
     @property
     def is_met(self) -> bool:
+        """Whether the goal is reached."""
         return self.ours <= self.goal * self.peer
 
     def __str__(self) -> str:
@@ -201,9 +202,11 @@ def with_spark(folder: Path, rows: int) -> list[Result]:
         assert found == part
         vectors, plain = f"{folder}/vectors", f"{folder}/plain"
         for target, feature in ((vectors, "true"), (plain, "false")):
-            spark.sql(f"create table delta.`{target}` shallow clone delta.`{full}` "
-                      f"tblproperties ('delta.enableDeletionVectors' = '{feature}')")  # fmt: skip
-        spark.sql(f"delete from delta.`{vectors}` where id % 20 = 7")
+            spark.sql(
+                f"create table delta.`{target}` shallow clone delta.`{full}` "
+                f"tblproperties ('delta.enableDeletionVectors' = '{feature}')"
+            )
+        spark.sql(f"delete from delta.`{vectors}` where id % 20 = 7")  # noqa: S608
     masked, found = timed(lambda: count_batches(from_delta(vectors)))
     assert found == rows - len(range(7, rows, 20))
     bare, found = timed(lambda: count_batches(from_delta(plain)))
@@ -271,13 +274,15 @@ def head(sample: pa.Table) -> list[dict[str, Any]]:
 
 
 def add(name: str, size: int, rows: int, low: int, high: int) -> dict[str, Any]:
-    stats = {
-        "numRecords": rows, "minValues": {"id": low}, "maxValues": {"id": high}, "nullCount": {"id": 0},
-    }  # fmt: skip
+    bounds = {"minValues": {"id": low}, "maxValues": {"id": high}, "nullCount": {"id": 0}}
     action = {
-        "path": name, "partitionValues": {}, "size": size, "modificationTime": 0, "dataChange": True,
-        "stats": json.dumps(stats),
-    }  # fmt: skip
+        "path": name,
+        "partitionValues": {},
+        "size": size,
+        "modificationTime": 0,
+        "dataChange": True,
+        "stats": json.dumps({"numRecords": rows, **bounds}),
+    }
     return {"add": action}
 
 
@@ -312,9 +317,7 @@ def main() -> int:
 
         DataContext.get_current().enable_progress_bars = False
         folder = Path(name)
-        print(
-            f"{rows:,} rows, {cores} cores; an empty dataset with a map costs {ray_overhead():.2f} s"
-        )
+        print(f"{rows:,} rows, {cores} cores; an empty dataset costs Ray {ray_overhead():.2f} s")
         cases = {
             "full": lambda: full_read(folder, rows),
             "filter": lambda: selective(folder, rows),

@@ -180,9 +180,8 @@ def main() -> int:
     for kind in ("commits", "checkpoint"):
         each = [run(kind, size) / size for size in sizes]
         is_flat &= each[-1] <= 1.5 * min(each)
-    print(
-        f"goal: seconds per file at {sizes[-1]:,} files at most 1.5 times the least: {'met' if is_flat else 'MISSED'}"
-    )
+    verdict = "met" if is_flat else "MISSED"
+    print(f"goal: seconds per file at {sizes[-1]:,} files at most 1.5 times the least: {verdict}")
     return 0 if is_flat else 1
 
 

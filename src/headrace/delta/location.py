@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 from pyarrow import fs
 
+from headrace.exceptions import ReadRequestError
 from headrace.profiles.storage import Storage
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]*):(.*)$", re.DOTALL)
@@ -30,9 +31,22 @@ def normal_uri(uri: str) -> str:
 
 
 def open_filesystem(uri: str, storage: Storage) -> fs.FileSystem:
-    """The native pyarrow file system that an address lives on."""
+    """The native pyarrow file system that an address lives on.
+
+    Credentials that are about to end are refreshed first, on a worker as well as on the driver.
+
+    Raises:
+        ReadRequestError: The address is in an S3 store and the storage is not.
+        StorageRefreshError: The refresh command fails.
+    """
     if uri.startswith("s3://"):
-        return storage.filesystem()
+        if storage.kind != "s3":
+            raise ReadRequestError(
+                problem=f"{uri} lies in an S3 store, and the storage settings are for local disk.",
+                found='A profile or environment sets them in [storage], with kind = "s3".',
+                fix='[storage]\nkind = "s3"',
+            )
+        return storage.fresh().filesystem()
     if "://" in uri:
         return fs.FileSystem.from_uri(uri)[0]
     return fs.LocalFileSystem()

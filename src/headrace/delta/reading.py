@@ -19,7 +19,7 @@ def plain_spec(snapshot: Snapshot) -> ReadSpec:
         columns=tuple(snapshot.schema.names),
         partition_columns=snapshot.partition_columns,
         mapping_mode=snapshot.mapping_mode,
-        storage=current_context().storage,
+        storage=current_context().storage.fresh(),
     )
 
 
