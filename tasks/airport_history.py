@@ -47,10 +47,17 @@ def mean_recent_delay(flights: "DataFrame", *, by: Sequence[str]) -> "DataFrame"
     )
 
 
-def count_overdue(flights: "DataFrame") -> "DataFrame":
+def count_overdue(flights: "DataFrame", *, by: Sequence[str]) -> "DataFrame":
     """How many flights of the last three hours are still at the gate when an hour begins.
 
     A cancelled flight counts too: nobody can tell yet that it will not leave.
+
+    Args:
+        flights: All flights, with their hours.
+        by: Columns to group by beside the hour.
+
+    Returns:
+        Columns `by`, `hour_number`, `overdue_flights`.
     """
     from pyspark.sql import functions as fn
 
@@ -59,7 +66,7 @@ def count_overdue(flights: "DataFrame") -> "DataFrame":
     return (
         flights.withColumn("waiting", waiting)
         .where("waiting >= 1")
-        .select("origin", "hour_number", fn.explode(fn.expr("sequence(1, waiting)")).alias("lag"))
-        .groupBy("origin", (fn.col("hour_number") + fn.col("lag")).alias("hour_number"))
+        .select(*by, "hour_number", fn.explode(fn.expr("sequence(1, waiting)")).alias("lag"))
+        .groupBy(*by, (fn.col("hour_number") + fn.col("lag")).alias("hour_number"))
         .agg(fn.count("*").alias("overdue_flights"))
     )

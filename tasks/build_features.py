@@ -73,21 +73,27 @@ def _with_hours(flights: "DataFrame") -> "DataFrame":
 
 
 def _add_airport_history(flights: "DataFrame") -> "DataFrame":
+    """Join what is known of the airport, and of the carrier at it, when the hour begins."""
     from pyspark.sql import functions as fn
 
-    place, carrier = ["origin", "hour_number"], ["origin", "carrier", "hour_number"]
-    recent = mean_recent_delay(flights, by=["origin"])
-    of_carrier = mean_recent_delay(flights, by=["origin", "carrier"]).select(
-        *carrier, fn.col("recent_delay_minutes").alias("carrier_delay_minutes")
-    )
-    filled = {"recent_departures": 0, "overdue_flights": 0}
-    return (
-        flights.join(fn.broadcast(count_scheduled(flights)), place, "left")
-        .join(fn.broadcast(recent), place, "left")
-        .join(fn.broadcast(of_carrier), carrier, "left")
-        .join(fn.broadcast(count_overdue(flights)), place, "left")
-        .fillna(filled)
-    )
+    by_carrier = ["origin", "carrier"]
+    history = [
+        count_scheduled(flights),
+        mean_recent_delay(flights, by=["origin"]),
+        count_overdue(flights, by=["origin"]),
+        mean_recent_delay(flights, by=by_carrier)
+        .drop("recent_departures")
+        .withColumnRenamed("recent_delay_minutes", "carrier_delay_minutes"),
+        count_overdue(flights, by=by_carrier).withColumnRenamed(
+            "overdue_flights", "carrier_overdue_flights"
+        ),
+    ]
+    rows = flights
+    for part in history:
+        keys = [name for name in (*by_carrier, "hour_number") if name in part.columns]
+        rows = rows.join(fn.broadcast(part), keys, "left")
+    counts = ["recent_departures", "overdue_flights", "carrier_overdue_flights"]
+    return rows.fillna(0, subset=counts)
 
 
 def _add_weather(rows: "DataFrame", weather: "DataFrame") -> "DataFrame":

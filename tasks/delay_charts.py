@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 INK, MUTED, GRID = "#1b2733", "#6b7a89", "#e4e9ee"
 MODEL, BASELINE, ACCENT = "#1f6f8b", "#c9d2da", "#e07a3f"
 
+# Inches; at these widths the text has the size of the page's own notes.
+_HALF_PAGE, _WHOLE_PAGE = 5.6, 11.6
 _SHOWN_MINUTES = (-60, 180)
 _TOP_FEATURES = 15
 _LABELS = {"hour": "hour of scheduled departure", "carrier": "carrier", "month": "month of 2013"}
@@ -25,7 +27,7 @@ _FONTS = ("Helvetica Neue", "Arial", "Liberation Sans", "DejaVu Sans")
 
 def draw_predicted_against_actual(actual: "ArrayLike", predicted: "ArrayLike") -> "Figure":
     """Where flights lie between predicted and actual delay, with the mean of what happened."""
-    figure, axes = _new_figure(7.2, 5.2)
+    figure, axes = _new_figure(_HALF_PAGE, 4.4)
     low, high = _SHOWN_MINUTES
     shown = axes.hexbin(
         np.clip(predicted, low, high),
@@ -38,19 +40,17 @@ def draw_predicted_against_actual(actual: "ArrayLike", predicted: "ArrayLike") -
         linewidths=0.15,
         rasterized=True,
     )
-    axes.plot([low, high], [low, high], color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+    axes.plot(
+        [low, high],
+        [low, high],
+        color=MUTED,
+        linewidth=1,
+        linestyle=(0, (4, 3)),
+        label="as predicted",
+    )
     middles, means = _mean_by_prediction(actual, predicted)
-    axes.plot(middles, means, color=ACCENT, linewidth=2.2, marker="o", markersize=3.5)
-    axes.text(high - 4, high - 14, "as predicted", ha="right", color=MUTED, rotation=36, va="top")
-    if len(middles):
-        axes.annotate(
-            "mean of what happened",
-            (middles[-1], means[-1]),
-            xytext=(6, -4),
-            textcoords="offset points",
-            color=ACCENT,
-            weight="bold",
-        )
+    axes.plot(middles, means, color=ACCENT, linewidth=2.2, label="what happened, on average")
+    axes.legend(loc="lower right", frameon=False, labelcolor=INK)
     axes.set(xlim=(low, high), ylim=(low, high))
     axes.set_xlabel("predicted delay, minutes")
     axes.set_ylabel("actual delay, minutes")
@@ -66,11 +66,11 @@ def draw_importance(importance: Mapping[str, float]) -> "Figure":
     top = sorted(importance.items(), key=lambda item: item[1])[-_TOP_FEATURES:]
     names = [name.replace("_", " ") for name, _ in top]
     shares = [100 * share for _, share in top]
-    figure, axes = _new_figure(7.2, 0.8 + 0.29 * max(4, len(top)))
+    figure, axes = _new_figure(_HALF_PAGE, 0.7 + 0.245 * max(4, len(top)))
     bars = axes.barh(names, shares, color=MODEL, height=0.68)
-    axes.bar_label(bars, fmt="%.1f %%", padding=4, color=MUTED, fontsize=9)
+    axes.bar_label(bars, fmt="%.1f %%", padding=4, color=MUTED, fontsize=8.5)
     axes.set_xlabel("share of the gain of all splits")
-    axes.set_xlim(0, max(shares, default=1) * 1.14)
+    axes.set_xlim(0, max(shares, default=1) * 1.16)
     axes.xaxis.set_major_formatter("{x:.0f} %")
     axes.tick_params(axis="y", labelcolor=INK)
     axes.grid(visible=False, axis="y")
@@ -79,7 +79,7 @@ def draw_importance(importance: Mapping[str, float]) -> "Figure":
 
 def draw_learning(history: Mapping[str, Sequence[float]], best_round: int) -> "Figure":
     """The error of each round on training and validation flights."""
-    figure, axes = _new_figure(7.2, 4.0)
+    figure, axes = _new_figure(_HALF_PAGE, 3.2)
     for name, color in (("train", MUTED), ("validation", MODEL)):
         errors = history[name]
         rounds = range(1, len(errors) + 1)
@@ -118,7 +118,7 @@ def draw_error_by(frame: "pd.DataFrame", column: str, *, wide: bool = False) -> 
         wide: For the full width of a page instead of half of it.
     """
     groups = error_by(frame, column)
-    figure, axes = _new_figure(*((12.0, 3.2) if wide else (7.2, 3.4)))
+    figure, axes = _new_figure(_WHOLE_PAGE if wide else _HALF_PAGE, 3.0)
     places = np.arange(len(groups))
     axes.bar(places, groups["mean"], width=0.78, color=BASELINE, label="always the mean")
     axes.bar(places, groups["model"], width=0.5, color=MODEL, label="model")
@@ -157,7 +157,7 @@ def _new_figure(width: float, height: float) -> "tuple[Figure, Axes]":
     axes.spines["bottom"].set_color(GRID)
     axes.grid(color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
-    axes.tick_params(length=0, labelcolor=MUTED, labelsize=9.5)
+    axes.tick_params(length=0, labelcolor=MUTED, labelsize=9)
     axes.xaxis.label.set(color=MUTED, fontsize=10)
     axes.yaxis.label.set(color=MUTED, fontsize=10)
     return figure, axes

@@ -41,8 +41,9 @@ NUMBERS = (
     # the airport in the hours before
     "recent_departures",
     "recent_delay_minutes",
-    "carrier_delay_minutes",
     "overdue_flights",
+    "carrier_delay_minutes",
+    "carrier_overdue_flights",
 )
 
 FEATURES = (*CATEGORIES, *NUMBERS)

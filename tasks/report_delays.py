@@ -130,8 +130,8 @@ def _cards(metrics: dict[str, dict[str, float]]) -> str:
         ),
         (
             "Variance explained (R²)",
-            f"{ours['r2']:.3f}",
-            f"linear {linear['r2']:.3f}",
+            f"{ours['r2']:z.3f}",
+            f"linear {linear['r2']:z.3f}",
         ),
     ]
     return "".join(
@@ -163,7 +163,7 @@ def _summary(model: dict[str, Any], metrics: dict[str, dict[str, float]], rows: 
         + table
         + "".join(
             f"| {name} | {metrics[name]['rmse']:.2f} | {metrics[name]['mae']:.2f} "
-            f"| {metrics[name]['r2']:.3f} |\n"
+            f"| {metrics[name]['r2']:z.3f} |\n"
             for name in ("model", "linear", "mean")
         )
     )

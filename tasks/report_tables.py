@@ -42,7 +42,7 @@ def comparison_table(metrics: Mapping[str, Mapping[str, float]]) -> str:
                     f"{values['rmse']:.2f}",
                     f"{values['mae']:.2f}",
                     f"{values['close']:.1%}",
-                    f"{values['r2']:.3f}",
+                    f"{values['r2']:z.3f}",
                 )
             ),
         ]

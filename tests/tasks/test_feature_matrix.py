@@ -13,9 +13,9 @@ from tasks.feature_matrix import (
 VOCABULARY = {"carrier": ["AA", "DL"], "origin": ["LGA"], "dest": ["ATL", "ORD"]}
 
 
-def frame(**values):
-    row = dict.fromkeys(NUMBERS, 1.5) | {"carrier": "DL", "origin": "LGA", "dest": "ATL"}
-    return pd.DataFrame([row | values])
+def frame(*rows):
+    usual = dict.fromkeys(NUMBERS, 1.5) | {"carrier": "DL", "origin": "LGA", "dest": "ATL"}
+    return pd.DataFrame([usual | values for values in rows or [{}]])
 
 
 def test_a_category_becomes_its_place_in_the_vocabulary():

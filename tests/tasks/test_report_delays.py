@@ -12,7 +12,7 @@ def test_the_report_tells_the_numbers_of_all_three_models(demo):
     page = Path(demo.report["path"]).read_text("utf-8")
     for values in demo.model["metrics"].values():
         assert f"{values['rmse']:.2f}" in page
-        assert f"{values['r2']:.3f}" in page
+        assert f"{values['r2']:z.3f}" in page
     assert f"{demo.predictions.row_count:,} flights of other days" in page
     assert f"{demo.model['train_rows']:,} flights" in page
 
