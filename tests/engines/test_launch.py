@@ -111,6 +111,22 @@ def test_an_error_that_cannot_be_pickled_or_printed_is_told_all_the_same(project
     assert "ValueError" in raised.value.error_message
 
 
+def test_a_failed_attempt_tells_what_it_wrote_and_used(project):
+    with pytest.raises(TaskFailedError) as raised:
+        project.run(
+            """
+            from headrace import TableRef
+
+            def job(context):
+                context.record_write(TableRef(uri="/b", version=0, schema_hash="x"), "append")
+                raise OSError("network")
+            """
+        )
+    error = pickle.loads(pickle.dumps(raised.value))
+    assert [item.ref.uri for item in error.attempt.writes] == ["/b"]
+    assert error.attempt.usage.cpu_s > 0
+
+
 def test_a_user_error_is_not_to_be_retried(project):
     with pytest.raises(TaskFailedError) as raised:
         project.run(

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from headrace.engines.process_tree import read_process
+from headrace.engines.supervised import end_leftovers
 from headrace.exceptions import MemoryLimitError, TaskCancelledError, TaskCrashedError
 
 # Each starts one process that tries to get away, and notes its id in the file `pids`.
@@ -159,6 +160,22 @@ def test_a_killed_flow_takes_its_attempts_with_it(project, bystander):
     wait_until_gone(started)
     (folder,) = (project.root / ".headrace/runs/run1/job").iterdir()
     assert not (folder / "result.json").exists()
+
+
+def test_what_outlives_a_killed_flow_and_supervisor_can_be_ended_later(project, bystander):
+    flow = start_flow(project)
+    started = pids(project)
+    time.sleep(1)  # the flow's process looks at the tree twice a second
+    supervisor = psutil.Process(started[-1]).parent()
+    supervisor.suspend()
+    flow.kill()
+    supervisor.kill()
+    flow.communicate()
+    assert len(alive(started)) >= 4
+    (folder,) = (project.root / ".headrace/runs/run1/job").iterdir()
+    assert end_leftovers(folder, grace_s=0.5) == 0
+    assert alive(started) == []
+    assert end_leftovers(folder) == 0
 
 
 def test_an_attempt_whose_flow_stands_still_past_its_lease_ends_itself(project, bystander):

@@ -64,6 +64,9 @@ def run_attempt(
             `TaskTimeoutError`, `TaskCancelledError` and `DiskFullError` say why.
         EngineError: Its engine did not start.
         StateFolderError: The attempt's folder can't be written.
+
+    Every error that comes after the start has an attribute `attempt`: an `AttemptResult` with what
+    the attempt read, wrote and used.
     """
     limit_s = timeout_s if timeout_s is not None else spec.profile.timeout_s
     _prepare(spec)
@@ -107,7 +110,11 @@ class _Attempt:
     def __post_init__(self) -> None:
         spec = self.spec
         self._tree = Supervised(
-            folder=spec.folder, root=spec.root, scratch=spec.scratch, grace_s=spec.grace_s
+            folder=spec.folder,
+            root=spec.root,
+            scratch=spec.scratch,
+            grace_s=spec.grace_s,
+            marker=spec.marker,
         )
         self._sampled = 0.0
         self._memory_mib = 0.0

@@ -60,19 +60,27 @@ class Ending:
 def read_outcome(spec: AttemptSpec, ending: Ending) -> AttemptResult:
     """Give the attempt's result, or raise the error that tells why there is none."""
     result = _read_json(spec.folder / RESULT_FILE)
+    told = AttemptResult.model_validate(
+        {
+            **{name: (result or {}).get(name, []) for name in ("reads", "writes", "attachments")},
+            "usage": ending.usage,
+            "log_path": spec.folder / LOG_FILE,
+        }
+    )
     # What was ended from outside has no result, even one that came at the last moment.
     if ending.why or result is None or (result["ok"] and ending.exit_code != 0):
-        raise _crash(spec, ending)
+        raise _with_facts(_crash(spec, ending), told)
     if not result["ok"]:
-        raise _failure(spec, result)
-    return AttemptResult(
-        value=untag_tables(result["value"]),
-        reads=result["reads"],
-        writes=result["writes"],
-        attachments=result["attachments"],
-        usage=ending.usage,
-        log_path=spec.folder / LOG_FILE,
-    )
+        raise _with_facts(_failure(spec, result), told)
+    told.value = untag_tables(result["value"])
+    return told
+
+
+def _with_facts(error: HeadraceError, told: AttemptResult) -> HeadraceError:
+    """Give an error what is known of its attempt, as the attribute `attempt`."""
+    error.values["attempt"] = told
+    error.attempt = told  # type: ignore[attr-defined]
+    return error
 
 
 def _failure(spec: AttemptSpec, result: dict[str, Any]) -> HeadraceError:
@@ -97,7 +105,7 @@ def rebuild_error(told: dict[str, Any]) -> HeadraceError | None:
 
 def _crash(spec: AttemptSpec, ending: Ending) -> TaskCrashedError:
     log = spec.folder / LOG_FILE
-    told = {"task": spec.task, "log_path": str(log), "tail": log_end(log), "usage": ending.usage}
+    told = {"task": spec.task, "log_path": str(log), "tail": log_end(log)}
     exited = _read_json(spec.folder / EXIT_FILE) or {}
     if ending.why == "cancel":
         return TaskCancelledError(how="was cancelled", **told)

@@ -8,6 +8,7 @@ import os
 import shutil
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +53,7 @@ class SharedSpec(BaseModel):
         lease_s: How long the flow's process may stand still before the engine ends itself.
         scratch: Temporary folder with a short path.
         flow_pid: The flow's process.
+        marker: What marks the engine's processes in their environment.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -64,6 +66,7 @@ class SharedSpec(BaseModel):
     lease_s: float | None = None
     scratch: Path | None = None
     flow_pid: int = 0
+    marker: str = Field(default_factory=lambda: uuid.uuid4().hex)
 
     @classmethod
     def read(cls, path: Path) -> SharedSpec:
@@ -148,7 +151,13 @@ def open_shared(
     (folder / ALIVE_FILE).touch()
     write_private(folder / SECRETS_FILE, json.dumps(reveal_storage(spec.storage)))
     write_private(folder / SPEC_FILE, spec.model_dump_json())
-    tree = Supervised(folder=folder, root=root, scratch=spec.scratch, grace_s=spec.grace_s)
+    tree = Supervised(
+        folder=folder,
+        root=root,
+        scratch=spec.scratch,
+        grace_s=spec.grace_s,
+        marker=spec.marker,
+    )
     try:
         engine_environment = ray_environment() if profile.engine == "ray" else {}
         wanted = {**engine_environment, **profile.resolve_env(root), **(env or {})}

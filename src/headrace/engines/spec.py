@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -70,6 +71,7 @@ class AttemptSpec(BaseModel):
         lease_s: How long the flow's process may stand still before the attempt ends itself.
         scratch: Temporary folder with a short path, filled in at launch.
         flow_pid: The flow's process, filled in at launch.
+        marker: What marks the attempt's processes in their environment.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -95,6 +97,7 @@ class AttemptSpec(BaseModel):
     lease_s: float | None = None
     scratch: Path | None = None
     flow_pid: int = 0
+    marker: str = Field(default_factory=lambda: uuid.uuid4().hex)
 
     @field_serializer("function")
     def _plain_function(self, value: FunctionRef) -> dict[str, str]:

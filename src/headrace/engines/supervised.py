@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import shutil
 import subprocess
 import sys
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from headrace.engines.process_tree import MARKER, Process, end_tree, read_process, read_processes
 from headrace.engines.spec import ALIVE_FILE, EXIT_FILE, LOG_FILE, SECRETS_FILE, SPEC_FILE
@@ -27,13 +28,14 @@ class Supervised:
         root: Working folder.
         scratch: Temporary folder, removed at the end.
         grace_s: How long the processes may take to end by themselves.
+        marker: What marks the processes in their environment.
     """
 
     folder: Path
     root: Path
     scratch: Path | None
     grace_s: float
-    _marker: str = field(default_factory=lambda: uuid.uuid4().hex)
+    marker: str
     _process: subprocess.Popen[bytes] | None = None
     _meter: UsageMeter = field(default_factory=lambda: UsageMeter(0))
 
@@ -44,7 +46,7 @@ class Supervised:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", module, str(self.folder / SPEC_FILE)],
                 cwd=self.root,
-                env={**os.environ, **environment, MARKER: self._marker},
+                env={**os.environ, **environment, MARKER: self.marker},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -66,9 +68,14 @@ class Supervised:
 
     def sample(self) -> Usage:
         """What the tree uses now; this also tells its supervisor that the flow is alive."""
+        usage = self._meter.sample()
+        alive = self.folder / ALIVE_FILE
         with contextlib.suppress(OSError):
-            os.utime(self.folder / ALIVE_FILE)
-        return self._meter.sample()
+            os.utime(alive)
+        # For `end_leftovers`, should this process and the supervisor be killed. A disk may be full.
+        with contextlib.suppress(OSError):
+            alive.write_text(json.dumps([(seen.pid, seen.started) for seen in self._meter.seen]))
+        return usage
 
     @property
     def largest(self) -> str:
@@ -94,7 +101,7 @@ class Supervised:
         roots = [process.pid, *(seen.pid for seen in self._meter.seen if _is_same(seen))]
         left = end_tree(
             roots,
-            marker=self._marker,
+            marker=self.marker,
             grace_s=grace_s,
             first=_children(process.pid),
             keep=[process.pid],
@@ -116,6 +123,32 @@ class Supervised:
         (self.folder / SECRETS_FILE).unlink(missing_ok=True)
         if self.scratch:
             shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def end_leftovers(folder: Path, *, grace_s: float = 2.0) -> int:
+    """End what is left of an attempt whose flow and supervisor were both killed.
+
+    A repair calls this before it runs the task again. It does nothing when nothing is left, and
+    must run on the attempt's machine.
+
+    Args:
+        folder: The attempt's folder.
+        grace_s: How long the processes may take to end by themselves.
+
+    Returns:
+        How many processes are still there; as a rule 0.
+    """
+    marker = (_read_json(folder / SPEC_FILE) or {}).get("marker", "")
+    seen = _read_json(folder / ALIVE_FILE) or []
+    roots = [pid for pid, started in seen if (now := read_process(pid)) and now.started == started]
+    return len(end_tree(roots, marker=marker, grace_s=grace_s)) if marker or roots else 0
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
 
 
 def _children(pid: int) -> list[int]:
