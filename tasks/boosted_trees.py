@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import xgboost
 
 _LIMITS = {"rounds": (1, 5_000), "max_depth": (1, 16), "learning_rate": (0.001, 1.0)}
+_SPLITS = ("train", "validation")
 _PATIENCE = 25
 _BATCH_ROWS = 16_384
 
@@ -94,17 +95,17 @@ class TrainedTrees:
 
 
 def train_trees(
-    datasets: "dict[str, ray.data.Dataset]",
+    flights: "ray.data.Dataset",
     vocabulary: Vocabulary,
     settings: TreeSettings,
     *,
     workers: int,
     cores: int,
 ) -> TrainedTrees:
-    """Train on the dataset `train` until the error on `validation` stops falling.
+    """Train on the split `train` until the error on `validation` stops falling.
 
     Args:
-        datasets: Rows with the features and the target, by name.
+        flights: Rows with `split`, the features and the target.
         vocabulary: Values of the categorical features.
         settings: Rounds, depth and so on.
         workers: Training processes.
@@ -123,7 +124,7 @@ def train_trees(
         trainer = XGBoostTrainer(
             _train_share,
             train_loop_config=config,
-            datasets=dict(datasets),
+            datasets={"flights": flights},
             # Workers book half of the cores: they wait while the other half reads for them.
             scaling_config=ray.train.ScalingConfig(
                 num_workers=workers, resources_per_worker={"CPU": cores / workers / 2}
@@ -141,14 +142,13 @@ def _train_share(config: dict[str, Any]) -> dict[str, Any]:
     """What each worker does; Ray Train connects the workers of XGBoost. The first one's counts."""
     import xgboost
 
-    train = _load_share("train", config["vocabulary"])
-    validation = _load_share("validation", config["vocabulary"])
+    shares = _load_share(config["vocabulary"])
     history: dict[str, dict[str, list[float]]] = {}
     booster = xgboost.train(
         config["parameters"],
-        train,
+        shares["train"],
         num_boost_round=config["rounds"],
-        evals=[(train, "train"), (validation, "validation")],
+        evals=[(matrix, split) for split, matrix in shares.items()],
         evals_result=history,
         verbose_eval=False,
         callbacks=[xgboost.callback.EarlyStopping(rounds=_PATIENCE, save_best=True)],
@@ -157,16 +157,23 @@ def _train_share(config: dict[str, Any]) -> dict[str, Any]:
     return asdict(TrainedTrees(model=bytes(booster.save_raw("ubj")), history=rmse))
 
 
-def _load_share(name: str, vocabulary: Vocabulary) -> "xgboost.DMatrix":
-    """This worker's share of a dataset, encoded batch by batch."""
+def _load_share(vocabulary: Vocabulary) -> "dict[str, xgboost.DMatrix]":
+    """This worker's share of both splits, encoded batch by batch."""
     import ray.train
 
-    shard = ray.train.get_dataset_shard(name)
-    matrices, targets = [np.empty((0, len(FEATURES)), np.float32)], [np.empty(0, np.float32)]
+    # An empty part at the start: a share of a small table may have no row of a split.
+    nothing = np.empty((0, len(FEATURES)), np.float32), np.empty(0, np.float32)
+    parts = {split: [nothing] for split in _SPLITS}
+    shard = ray.train.get_dataset_shard("flights")
     for batch in shard.iter_batches(batch_size=_BATCH_ROWS, batch_format="pandas"):
-        matrices.append(encode_features(batch, vocabulary))
-        targets.append(batch[TARGET].to_numpy(dtype=np.float32))
-    return tree_matrix(np.concatenate(matrices), np.concatenate(targets))
+        for split, found in parts.items():
+            rows = batch[batch["split"] == split]
+            target = rows[TARGET].to_numpy(dtype=np.float32)
+            found.append((encode_features(rows, vocabulary), target))
+    return {
+        split: tree_matrix(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+        for split, found in parts.items()
+    }
 
 
 def tree_matrix(features: Any, target: Any = None) -> "xgboost.DMatrix":

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from headrace import TableRef, TaskContext, from_spark, ray_task, read_arrow
+from headrace.exceptions import UserError, lines
 from tasks.boosted_trees import TrainedTrees, TreeSettings, train_trees, tree_matrix
 from tasks.delay_baselines import predict_linear, predict_mean
 from tasks.delay_charts import (
@@ -59,18 +60,16 @@ def train_delay_model(
         and `features`.
 
     Raises:
-        UserError: A parameter is out of its range.
+        UserError: A parameter is out of its range, or a split is empty.
     """
     settings = TreeSettings(
         seed=seed, rounds=rounds, max_depth=max_depth, learning_rate=learning_rate
     )
+    _check_splits(features)
     frame = _read_split(features, "train")
     vocabulary = build_vocabulary({name: frame[name].unique() for name in CATEGORIES})
     trees = train_trees(
-        {
-            split: from_spark(features, columns=_COLUMNS, filter=f"split = '{split}'")
-            for split in ("train", "validation")
-        },
+        from_spark(features, columns=["split", *_COLUMNS], filter="split <> 'test'"),
         vocabulary,
         settings,
         workers=context.workers,
@@ -103,6 +102,21 @@ def train_delay_model(
         "trees": trees.best_round(),
         "features": str(features),
     }
+
+
+def _check_splits(features: TableRef) -> None:
+    """Stop when a split is empty, as it may be with the flights of a few days."""
+    found = read_arrow(features, columns=["split"])["split"].unique().to_pylist()
+    missing = [split for split in ("train", "validation", "test") if split not in found]
+    if missing:
+        raise UserError(
+            message=lines(
+                f"{features} has no flight in the split {missing[0]!r}.",
+                f"Found: {', '.join(sorted(found)) or 'no flights at all'}; days are split, not "
+                "flights.",
+                "load the flights of more days, or choose another seed",
+            )
+        )
 
 
 def _read_split(features: TableRef, split: str) -> "pd.DataFrame":

@@ -1,10 +1,14 @@
+from dataclasses import replace
+
+import pyarrow as pa
 import pytest
 
-from headrace import from_spark, read_arrow
+from headrace import from_spark, read_arrow, write_arrow
 from headrace.context import use_context
 from headrace.exceptions import UserError
 from tasks.boosted_trees import TreeSettings, train_trees
 from tasks.feature_matrix import FEATURES, TARGET, build_vocabulary
+from tasks.train_delay_model import train_delay_model
 
 
 @pytest.mark.parametrize(
@@ -23,6 +27,14 @@ def test_a_parameter_out_of_range_is_named_with_its_range(wrong):
     ((name, value),) = wrong.items()
     with pytest.raises(UserError, match=rf"{name}={value!r} is not possible(.|\n)* from "):
         TreeSettings(**wrong)
+
+
+def test_a_table_without_a_test_day_is_named(task_context, tmp_path):
+    rows = pa.table({"split": ["train", "validation"]})
+    with use_context(replace(task_context, lake=str(tmp_path))) as context:
+        few = write_arrow(rows, "few", mode="overwrite")
+        with pytest.raises(UserError, match=r"few@v0 has no flight in the split 'test'"):
+            train_delay_model(few, context=context)
 
 
 @pytest.mark.ray
@@ -102,10 +114,7 @@ def test_the_same_seed_gives_the_same_trees(features, ray_cluster, task_context)
         words = build_vocabulary(read_arrow(features, columns=columns).to_pydict())
         models = [
             train_trees(
-                {
-                    split: from_spark(features, columns=columns, filter=f"split = '{split}'")
-                    for split in ("train", "validation")
-                },
+                from_spark(features, columns=["split", *columns], filter="split <> 'test'"),
                 words,
                 TreeSettings(rounds=5, max_depth=3),
                 workers=2,
