@@ -6,10 +6,10 @@ The real ones load Prefect, which costs about a second; an attempt needs the fun
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable
 from typing import Any, Final
 
-import headrace
 from headrace.exceptions import TaskDefinitionError
 
 _DECORATORS: Final = ("pipeline", "python_task", "ray_task", "spark_task")
@@ -55,5 +55,7 @@ def decorate(function: Callable[..., Any] | None = None, /, **_options: Any) -> 
 
 def install_stand_ins() -> None:
     """From now on, `from headrace import python_task` gives a stand-in in this process."""
+    # Looked up by name: an import would tie this layer to all that `headrace` offers.
+    package = importlib.import_module("headrace")
     for name in _DECORATORS:
-        setattr(headrace, name, decorate)
+        setattr(package, name, decorate)
