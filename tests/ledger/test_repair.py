@@ -247,7 +247,7 @@ def verdict(run_if, states):
     return "excluded" if run_if in ("at_least_one_failed", "all_failed") else "upstream_failed"
 
 
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=2000, deadline=None)
 @given(cases())
 def test_the_plan_equals_a_brute_force_closure(case):
     plan = plan_repair(case.graph, case.attempts, case.request, owed=case.owed)
