@@ -9,7 +9,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.delta.schema import Array, Field, Map, Primitive, Struct
@@ -43,6 +43,7 @@ def as_stored(array):
     return type_name(delta_type(array.type)), convert(array, delta_type(array.type))
 
 
+@settings(deadline=None)
 @given(st.data(), st.sampled_from(INTEGERS), st.sampled_from(sorted(RANGES)))
 def test_integers_fit_or_are_refused(data, kind, target):
     low, high = (
@@ -61,6 +62,7 @@ def test_integers_fit_or_are_refused(data, kind, target):
             convert(array, Primitive(target))
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.none() | st.floats(), max_size=5),
     st.sampled_from(["float", "double", "integer", "long"]),
@@ -89,6 +91,7 @@ def test_floats_are_stored_exactly_or_refused(values, target):
             assert was is None or got == was or (math.isnan(was) and math.isnan(got))
 
 
+@settings(deadline=None)
 @given(
     st.integers(-(2**62), 2**62), st.sampled_from(["UTC", "Asia/Kolkata", "America/New_York", None])
 )
@@ -133,6 +136,7 @@ NESTED_DELTA = Array(
 )
 
 
+@settings(deadline=None)
 @given(
     NESTED,
     st.sampled_from([pa.list_, pa.large_list, pa.list_view]),

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.delta.schema import Field, Primitive, Struct
@@ -27,6 +27,7 @@ def stats_of(*tables):
     return json.loads(stats.to_json(), parse_float=Decimal)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=80), st.text(max_size=80))
 def test_text_bounds_hold_in_spark_s_byte_order(left, right):
     low, high = sorted([left, right], key=lambda text: text.encode())
@@ -44,6 +45,7 @@ def test_a_cut_text_has_the_highest_character_after_it():
     )
 
 
+@settings(deadline=None)
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_times_are_rounded_outwards_to_the_millisecond(micros):
     kind = Primitive("timestamp")
@@ -57,6 +59,7 @@ def test_times_are_rounded_outwards_to_the_millisecond(micros):
         assert abs(found - micros) < 1000
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.none() | st.floats(), max_size=4), min_size=1, max_size=3))
 def test_a_file_with_nan_has_no_bounds_and_others_have_exact_ones(blocks):
     found = stats_of(*(pa.table({"x": pa.array(block, pa.float64())}) for block in blocks))
@@ -72,6 +75,7 @@ def test_a_file_with_nan_has_no_bounds_and_others_have_exact_ones(blocks):
         )
 
 
+@settings(deadline=None)
 @given(st.lists(st.decimals(-(10**27), 10**27, places=10), min_size=1))
 def test_decimals_keep_every_digit(values):
     found = stats_of(pa.table({"x": pa.array(values, pa.decimal128(38, 10))}))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -102,7 +103,7 @@ class Columns:
         if not pa.types.is_map(array.type):
             raise self._refused(path, f"{array.type} is not a map")
         # A slice's keys are those of the whole array; taking every row leaves its own only.
-        array = array.take(pa.array(range(len(array)), pa.int64()))
+        array = array.take(pa.array(np.arange(len(array))))
         keys = self._column(array.keys, key, f"{path}.key")
         items = self._column(array.items, value, f"{path}.value")
         kind = self._stored(Map(key, value), path)
@@ -292,8 +293,6 @@ def _shaped(storage: pa.Array, shape: tuple[int, ...]) -> pa.Array:
 
 def _ragged(storage: pa.StructArray, rank: int) -> pa.Array:
     """Tensors that differ in shape as lists in lists."""
-    import numpy as np
-
     data, shapes = storage.flatten()
     kind = data.type.value_type
     for _ in range(rank):

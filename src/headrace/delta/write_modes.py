@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -95,7 +96,7 @@ def one_by_one(rewriter: Rewriter, files: Sequence[FileRow]) -> Iterator[list[Ac
 def matches(table: pa.Table, keys: pa.Table) -> pa.BooleanArray:
     """For each row whether its key is among the keys; a null key never is."""
     numbered = table.select(keys.column_names).append_column(
-        _ROW, pa.array(range(table.num_rows), pa.int64())
+        _ROW, pa.array(np.arange(table.num_rows))
     )
     found = numbered.join(keys, keys=keys.column_names, join_type="left semi")
     return pc.is_in(numbered[_ROW], value_set=found[_ROW].combine_chunks()).combine_chunks()

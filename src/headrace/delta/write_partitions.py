@@ -10,6 +10,8 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -36,24 +38,35 @@ def split_by_partition(
     if not columns:
         yield {}, data
         return
-    names = [column.name for column in columns]
-    codes = pa.table({str(i): _codes(data[name]) for i, name in enumerate(names)})
-    rows = codes.append_column("row", pa.array(range(data.num_rows), pa.int64()))
-    groups = rows.group_by(codes.column_names).aggregate([("row", "list")])
-    for group in groups["row_list"]:
-        part = data.take(group.values)
+    codes = _group_codes(data, [column.name for column in columns])
+    # Sorting is a matter of counting where numbers are short, as they are for most tables.
+    short = codes.astype(np.uint16) if codes.max(initial=0) < 1 << 16 else codes
+    order = np.argsort(short, kind="stable")
+    together = data.take(pa.array(order))
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    for start, end in zip(starts, [*starts[1:], data.num_rows], strict=True):
+        part = together.slice(start, end - start)
         values = {column.physical_name: partition_text(part[column.name][0]) for column in columns}
-        yield values, part.drop_columns(names)
+        yield values, part.drop_columns([column.name for column in columns])
 
 
-def _codes(column: pa.ChunkedArray) -> pa.Array:
-    """A number per distinct value; null and NaN are values of their own."""
+def _group_codes(data: pa.Table, names: Sequence[str]) -> npt.NDArray[np.int64]:
+    """A number per row that tells the partitions apart; null and NaN are values of their own."""
+    codes, _ = _codes(data[names[0]])
+    for name in names[1:]:
+        encoded, count = _codes(data[name])
+        # Numbered anew for each column: products of many columns would overflow.
+        _, codes = np.unique(codes * count + encoded, return_inverse=True)
+    return codes.astype(np.int64)
+
+
+def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], int]:
     if pa.types.is_null(column.type):
-        return pa.array([0] * len(column), pa.int32())
+        return np.zeros(len(column), dtype=np.int64), 1
     encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.unify_dictionaries().combine_chunks()
-    return encoded.indices
+    return encoded.indices.to_numpy().astype(np.int64), max(len(encoded.dictionary), 1)
 
 
 def empty_as_null(data: pa.Table, columns: Sequence[Field]) -> pa.Table:
