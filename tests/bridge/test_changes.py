@@ -39,16 +39,14 @@ def changed(spark, tmp_path_factory):
 
 @pytest.mark.spark
 @pytest.mark.ray
-@pytest.mark.parametrize(("since", "upto"), [(0, 5), (-1, 2), (1, 6), (6, 8), (2, 3), (10, 12)])
+@pytest.mark.parametrize(("since", "upto"), [(0, 5), (-1, 2), (1, 6), (6, 8), (2, 3), (8, 10)])
 def test_changes_are_those_of_sparks_feed(since, upto, spark, ray_cluster, changed):
     frame = spark.read.format("delta").option("readChangeFeed", "true").option(
         "startingVersion", since + 1).option("endingVersion", upto).load(changed)  # fmt: skip
     got = read(from_delta(changed, version=upto, changes_since=since))
     wanted = frame.toArrow()
     # Spark shows the newest schema for the whole range, the pinned read that of its version.
-    by_place = [
-        wanted.column_names.index(name) for name in wanted.column_names if name != "x"
-    ]
+    by_place = [wanted.column_names.index(name) for name in wanted.column_names if name != "x"]
     renamed = (
         wanted.select([wanted.column_names[at] for at in by_place])
         if "x" not in got.column_names

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -86,3 +89,23 @@ def test_what_spark_cannot_write_is_a_clear_error(spark, lake):
         table_of(spark.range(1).selectExpr("id", "id"))
     with pytest.raises(ReadRequestError, match="got a int"):
         from_spark(5)
+
+
+def test_a_connect_session_hands_over_the_same_way_and_may_stop_before_the_read(tmp_path):
+    script = Path(__file__).with_name("connect_hand_over.py")
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    found = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    assert found, done.stderr[-3000:]
+    assert json.loads(found[0].removeprefix("RESULT ")) == {
+        "kind": "pyspark.sql.connect.dataframe",
+        "is_scan": True,
+        "staged": 1,
+        "plain": 50,
+        "rows": [0, 2, 4, 6, 8],
+    }

@@ -76,10 +76,11 @@ def save_cursors(context: TaskContext | None = None) -> None:
     done = {item.ref.uri: item.ref.version for item in known.reads if item.mode == CHANGES_MODE}
     if not done:
         return
+    content = json.dumps({**_stored(known), **done}, indent=1, sort_keys=True).encode()
     filesystem, path = _place(known)
     filesystem.create_dir(path.rpartition("/")[0], recursive=True)
     with filesystem.open_output_stream(path) as stream:
-        stream.write(json.dumps({**_stored(known), **done}, indent=1, sort_keys=True).encode())
+        stream.write(content)
 
 
 def _stored(context: TaskContext) -> dict[str, int]:

@@ -96,9 +96,17 @@ def read_task_function(spec: ReadSpec, files: pa.Table) -> Callable[[], Iterator
     payload = _to_bytes(files)
 
     def read_delta() -> Iterator[pa.Table]:
-        return read_files(spec, _from_bytes(payload))
+        for table in read_files(spec, _from_bytes(payload)):
+            yield table if spec.columns else _counted(table)
 
     return read_delta
+
+
+def _counted(table: pa.Table) -> pa.Table:
+    """A table without columns in the form in which Ray keeps its number of rows."""
+    from ray.data._internal.arrow_block import _BATCH_SIZE_PRESERVING_STUB_COL_NAME as STUB
+
+    return pa.table({STUB: pa.nulls(table.num_rows)})
 
 
 def _source_class() -> Any:
@@ -158,7 +166,7 @@ def _define_source() -> Any:  # noqa: C901 - a class with short methods
             if data_context is not None:  # Ray is about to run, not just to look at the plan
                 wait_for_cpu(data_context)
             spec = self._request.spec
-            schema = spec.arrow_schema
+            schema = spec.arrow_schema if spec.columns else _counted(pa.table({})).schema
             tasks = self._plan() or [ReadTask(_no_files(self._request.files))]
             return [
                 RayReadTask(
