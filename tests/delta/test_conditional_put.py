@@ -103,7 +103,7 @@ def test_a_lost_answer_is_asked_again_and_finds_the_object(store):
 def test_no_error_shows_a_secret_and_missing_credentials_are_named(store):
     kind, storage = store
     kind.troubles += ["403"]
-    with pytest.raises(OSError) as caught:
+    with pytest.raises(OSError, match="AccessDenied") as caught:
         put_if_absent(storage, "bucket/key", b"")
     assert KEYS["secret_key"] not in str(caught.value)
     with pytest.raises(UnsupportedWriteError, match=r"\[storage\]"):

@@ -17,6 +17,7 @@ from headrace.context import TaskContext, use_context
 from headrace.delta import commit
 from headrace.delta.log import TableFiles, commit_name, commit_versions, read_commit
 from headrace.delta.snapshot import load_snapshot
+from headrace.delta.transaction import checkpointed_keys
 from headrace.exceptions import (
     CommitExpiredError,
     CommitUnclearError,
@@ -75,6 +76,18 @@ def test_what_was_cleaned_up_is_not_written_again(tmp_path):
         write_arrow(ONE, uri, key=("k",))
     write_arrow({"id": [3]}, uri, key=("other",))
     assert ids(uri) == [1, 2, 3]
+
+
+def test_every_tenth_version_of_a_plain_table_has_a_checkpoint(tmp_path):
+    uri = str(tmp_path / "t")
+    for number in range(12):
+        write_arrow({"id": [number]}, uri, key=("run", str(number)))
+    names = files_of(uri).names("_delta_log")
+    assert f"{10:020d}.checkpoint.parquet" in names
+    for version in range(10):
+        Path(uri, commit_name(version)).unlink()
+    assert ids(uri) == list(range(12))
+    assert "headrace:run:3" in checkpointed_keys(files_of(uri))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from headrace.delta.checkpointing import write_checkpoint
 from headrace.delta.commit import Committer
 from headrace.delta.log import read_commit
 from headrace.delta.snapshot import load_snapshot
@@ -74,6 +75,7 @@ def remove_orphans(request: WriteRequest, version: int) -> None:
 def committed_ref(request: WriteRequest, version: int | None, name: str | None) -> TableRef:
     """The reference to a version that a write made; the write is noted in the task's context."""
     snapshot = load_snapshot(request.files.uri, version=version, storage=request.files.storage)
+    write_checkpoint(request.files, snapshot)
     ref = snapshot.ref(name=name)
     request.context.record_write(ref, request.mode)
     return ref
