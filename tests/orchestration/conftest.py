@@ -24,9 +24,9 @@ def prefect_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     use_prefect(url)
     yield url
     # Prefect sends its log records from a thread; let them go out before the server does.
-    from prefect.logging.handlers import APILogHandler
+    from prefect.logging.handlers import APILogWorker
 
-    APILogHandler.flush()
+    APILogWorker.drain_all(timeout=30)
     server.stop()
 
 
@@ -51,7 +51,9 @@ def project(
 ) -> Path:
     """The sample project, ready to run; its state is shared by all tests."""
     monkeypatch.setenv("HEADRACE_PROJECT", str(sample_root))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(sample_root), str(sample_root / "flows")]))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(sample_root), str(sample_root / "flows")])
+    )
     return sample_root
 
 

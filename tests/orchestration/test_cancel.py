@@ -74,8 +74,8 @@ def test_a_killed_flow_takes_its_task_along_and_is_found_crashed(sleeper, ledger
     assert ledger.get_run(run_id).state == "crashed"
     assert ledger.latest_attempts(run_id)["sleep_long"].state == "crashed"
     with use_options(RunOptions()):
-        from headrace.orchestration.repair import prepare_repair
         from headrace.ledger.records import RepairRequest
+        from headrace.orchestration.repair import prepare_repair
 
         planned = prepare_repair(load_project(), run_id, RepairRequest())
     assert planned.plan.names("run") == ["sleep_long"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import date
+from pathlib import Path
 
 import pytest
 
@@ -40,7 +41,7 @@ def test_a_pipeline_runs_its_tasks_and_the_ledger_knows(flows, ledger, ran):
     assert latest["total"].profile == "other"
     assert latest["total"].result == 6.0
     assert latest["total"].usage["peak_memory_mib"] > 5
-    assert "counting to 4" in open(latest["numbers"].log_path).read()
+    assert "counting to 4" in Path(latest["numbers"].log_path).read_text()
 
 
 def test_submitted_tasks_wait_for_what_they_are_given(flows, ledger, ran):
@@ -156,9 +157,8 @@ def test_options_make_a_copy_with_another_profile(flows, sample_root):
 
 
 def test_a_task_in_a_plain_flow_says_to_use_pipeline(project):
-    from prefect import flow
-
     import sample_steps as steps
+    from prefect import flow
 
     @flow
     def plain():

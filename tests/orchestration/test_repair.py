@@ -10,10 +10,10 @@ from headrace.exceptions import (
     TaskFailedError,
     TaskNotFoundError,
 )
+from headrace.ledger.records import RepairRequest
 from headrace.orchestration.options import RunOptions, use_options
 from headrace.orchestration.project import load_project
 from headrace.orchestration.repair import prepare_repair, repair
-from headrace.ledger.records import RepairRequest
 
 pytestmark = pytest.mark.prefect
 
@@ -82,3 +82,46 @@ def test_unknown_runs_and_tasks_are_named(flows):
     with pytest.raises(TaskNotFoundError, match="totl") as caught:
         prepare_repair(project, "last", RepairRequest(tasks=("totl",)))
     assert "total" in str(caught.value)
+
+
+def test_a_retry_in_prefect_asks_the_ledger(flows, ledger, ran):
+    from prefect.client.orchestration import get_client
+    from prefect.flow_engine import run_flow
+    from prefect.states import Scheduled
+
+    with pytest.raises(TaskFailedError):
+        flows.tabled(rows=4, fail=True)
+    ran()
+    first = ledger.get_run("last")
+    with get_client(sync_client=True) as client:
+        # What the Retry button of Prefect's page does: the same flow run is scheduled again.
+        client.set_flow_run_state(first.prefect_flow_run_id, Scheduled(), force=True)
+        flow_run = client.read_flow_run(first.prefect_flow_run_id)
+    with pytest.raises(TaskFailedError):
+        run_flow(flows.tabled, flow_run=flow_run)
+    assert ran() == ["read_back"]
+    again = ledger.get_run("last")
+    assert again.id == first.id
+    assert [repair.seq for repair in ledger.repairs(first.id)] == [0, 1]
+
+
+def test_retries_of_the_flow_run_only_what_failed(flows, ledger, ran):
+    with pytest.raises(TaskFailedError):
+        flows.add_up.with_options(retries=1)(count=4, limit=1)
+    assert ran() == ["at_most", "at_most", "numbers", "total"]
+
+
+def test_a_task_that_the_code_no_longer_has_does_not_keep_the_run_red(flows, ledger, ran):
+    with pytest.raises(TaskFailedError):
+        flows.add_up(count=4, limit=1)
+    run = ledger.get_run("last")
+    ledger.mark(run.id, "at_most", state="failed", reason="for the test", user="me")
+    flows.set_old_code(False)
+    try:
+        assert repair(run.id) == 6.0
+    finally:
+        flows.set_old_code(True)
+    latest = ledger.latest_attempts(run.id)
+    assert latest["at_most"].state == "excluded"
+    assert "no longer calls" in latest["at_most"].reason
+    assert ledger.get_run(run.id).state == "success"

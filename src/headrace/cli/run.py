@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.cli.run_display import LiveDisplay, PlainDisplay
-    from headrace.ledger.records import RepairRecord, RunRecord
-    from headrace.orchestration.options import RunOptions
+    from headrace.orchestration.options import Claimed, RunOptions
     from headrace.orchestration.pipeline import Pipeline
     from headrace.orchestration.project import Project
 
@@ -105,7 +104,7 @@ def run_here(
     options: RunOptions,
     *,
     verbose: bool,
-    claim: Callable[[], tuple[RunRecord, RepairRecord]] | None = None,
+    claim: Callable[[], Claimed] | None = None,
 ) -> None:
     """Run a pipeline with a display, and leave with its exit code.
 

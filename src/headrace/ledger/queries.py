@@ -60,6 +60,17 @@ class ReadStore(LedgerBase):
         """
         return self.database.read(lambda c: _find_run(c, run.strip()))
 
+    def run_of_flow_run(self, prefect_flow_run_id: str) -> RunRecord | None:
+        """The run that a Prefect flow run shows, as itself or as one of its repairs."""
+        query = (
+            sa.select(RUN)
+            .join(REPAIR, REPAIR.c.run_id == RUN.c.id)
+            .where(REPAIR.c.prefect_flow_run_id == prefect_flow_run_id)
+            .limit(1)
+        )
+        row = self.database.read(lambda c: c.execute(query).one_or_none())
+        return run_record(row) if row else None
+
     def list_runs(
         self,
         *,

@@ -105,6 +105,7 @@ repair = sa.Table(
     sa.Column("cancel_requested_at", UtcDateTime),
     *_lease_columns(),
     sa.UniqueConstraint("run_id", "seq"),
+    sa.Index("ix_repair_prefect_flow_run_id", "prefect_flow_run_id"),
     sa.Index(
         "ix_repair_active",
         "state",

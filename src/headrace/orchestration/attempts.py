@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from prefect.client.schemas.objects import TaskRunResult
 from prefect.context import TaskRunContext
 from prefect.logging import get_run_logger
 
@@ -20,7 +19,6 @@ from headrace.engines.spec import (
     FunctionRef,
     encode_arguments,
     tag_tables,
-    untag_tables,
 )
 from headrace.exceptions import (
     HeadraceError,
@@ -42,8 +40,9 @@ from headrace.ledger.records import (
 )
 from headrace.orchestration.artifacts import show_attachments, show_tables
 from headrace.orchestration.events import TaskEvent, tell_line, tell_task
+from headrace.orchestration.replay import earlier_attempt, item_key, note_call, take_over
 from headrace.orchestration.session import RunSession, active_session
-from headrace.orchestration.tasks import EngineTask, call_place
+from headrace.orchestration.tasks import EngineTask
 from headrace.orchestration.tracked import finish_task_run, start_task_run
 
 if TYPE_CHECKING:
@@ -103,11 +102,11 @@ def run_task(task: EngineTask[Any, Any], arguments: dict[str, Any]) -> Any:
             found="Its run needs a ledger entry, an environment and a profile.",
             fix="decorate the flow with @pipeline instead of @flow",
         )
-    key = _key(task, arguments)
-    depends_on = _note_node(session, task.name, key)
-    earlier = _earlier(session, node_name(task.name, key))
+    key = item_key(task, arguments)
+    depends_on = note_call(session, task.name, key)
+    earlier = earlier_attempt(session, node_name(task.name, key), depends_on)
     if earlier is not None:
-        return _take_over(session, earlier)
+        return take_over(session, earlier)
     profile = session.project.profile_of(task.name, task.settings.kind, task.settings.profile)
     spec_arguments = encode_arguments(task.name, arguments)
     tell_task(TaskEvent(task=task.name, key=key, profile=profile.name, state="queued"))
@@ -323,73 +322,6 @@ def _error_info(error: BaseException) -> ErrorInfo:
         else "".join(traceback.format_tb(error.__traceback__)),
         retryable=not isinstance(error, UserError),
     )
-
-
-def _key(task: EngineTask[Any, Any], arguments: dict[str, Any]) -> str:
-    """Key of the for-each item: what the task says, else its place among the task's calls."""
-    key = task.settings.key
-    if callable(key):
-        return str(key(arguments))
-    if key is not None:
-        return str(arguments[key])
-    place = call_place.get()
-    return str(place + 1) if place else ""
-
-
-def _note_node(session: RunSession, task: str, key: str) -> tuple[str, ...]:
-    """Remember which Prefect task run this is, and give the tasks whose results it was handed."""
-    context = TaskRunContext.get()
-    if context is None:
-        return ()
-    session.nodes[context.task_run.id] = node_name(task, key)
-    found = {
-        session.nodes[given.id]
-        for inputs in context.task_run.task_inputs.values()
-        for given in inputs
-        if isinstance(given, TaskRunResult) and given.id in session.nodes
-    }
-    return tuple(sorted(found))
-
-
-def _earlier(session: RunSession, name: str) -> AttemptRecord | None:
-    """The attempt whose outcome stands, or None when the task has to run."""
-    latest = session.ledger.latest_attempts(session.run.id).get(name) if session.plan else None
-    decision = session.plan.of(name) if session.plan else None
-    if latest is None or decision is None or decision.again:
-        return None
-    return latest
-
-
-def _take_over(session: RunSession, earlier: AttemptRecord) -> Any:
-    """Let an earlier attempt stand for this call: its result, or its failure."""
-    if earlier.state != "success":
-        error = earlier.error
-        raise TaskFailedError(
-            task=earlier.name,
-            error_type=error.type if error else earlier.state,
-            error_message=error.message if error else "this repair was not asked to run it again",
-            traceback=error.traceback if error else "",
-            log_path=earlier.log_path or "",
-            retryable=False,
-        )
-    if earlier.repair_seq != session.repair.seq:
-        session.ledger.record_reused(
-            session.run.id, earlier.id, seq=session.repair.seq, token=session.token
-        )
-    rows = [out.ref.row_count for out in earlier.outputs if out.ref.row_count is not None]
-    tell_task(
-        TaskEvent(
-            task=earlier.task,
-            key=earlier.key,
-            attempt=earlier.number,
-            profile=earlier.profile or "",
-            state="reused",
-            rows=sum(rows) if rows else None,
-            tables=tuple(str(out.ref) for out in earlier.outputs),
-            log_path=earlier.log_path or "",
-        )
-    )
-    return untag_tables(earlier.result)
 
 
 def _folder_name(record: AttemptRecord) -> str:

@@ -9,6 +9,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.ledger.records import RepairRecord, RunRecord
+from headrace.ledger.repair import RepairPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claimed:
+    """A run that this process drives in the ledger before its flow run begins: a repair.
+
+    Attributes:
+        run: The run.
+        repair: The repair, with the driver's token.
+        plan: What it runs again and what it reuses.
+    """
+
+    run: RunRecord
+    repair: RepairRecord
+    plan: RepairPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,14 +35,13 @@ class RunOptions:
         env: Name of the environment; None means HEADRACE_ENV, else `local`.
         task_profiles: Profiles by task; they go before HEADRACE_PROFILES.
         root: The project; None means HEADRACE_PROJECT, else where the pipeline's file is.
-        claimed: A run and its repair that this process already drives in the ledger, when the next
-            flow run continues it instead of starting a new one.
+        claimed: A repair that the next flow run is, instead of a new run.
     """
 
     env: str | None = None
     task_profiles: dict[str, str] = field(default_factory=dict)
     root: Path | None = None
-    claimed: tuple[RunRecord, RepairRecord] | None = None
+    claimed: Claimed | None = None
 
 
 _options: ContextVar[RunOptions | None] = ContextVar("headrace_run_options", default=None)

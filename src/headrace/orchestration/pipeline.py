@@ -121,7 +121,7 @@ class Pipeline(Flow[P, R], Generic[P, R]):
         return EntrypointType.MODULE_PATH if by_module else EntrypointType.FILE_PATH
 
     def _find_server(self) -> None:
-        from headrace.orchestration.session import open_project
+        from headrace.orchestration.lifecycle import open_project
 
         open_project(self).ensure_prefect()
 
@@ -185,7 +185,7 @@ def _runner(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @contextmanager
     def session(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        from headrace.orchestration.session import open_session
+        from headrace.orchestration.lifecycle import open_session
 
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.exceptions import NothingToRepairError
-from headrace.ledger.records import RepairRecord, RepairRequest, RunRecord, merged_parameters
-from headrace.ledger.repair import RepairPlan, graph_of, plan_repair
+from headrace.ledger.records import RepairRequest, RunRecord, merged_parameters
+from headrace.ledger.repair import RepairPlan
 from headrace.orchestration.code_version import code_version
-from headrace.orchestration.options import RunOptions, use_options
+from headrace.orchestration.options import Claimed, RunOptions, use_options
 from headrace.orchestration.project import Project
 
 
@@ -50,9 +50,8 @@ def prepare_repair(project: Project, run: str, request: RepairRequest) -> Planne
     with project.open_ledger() as ledger:
         ledger.reap_expired()
         record = ledger.get_run(run)
-        attempts = ledger.attempts(record.id)
         last = ledger.current_repair(record.id)
-    plan = plan_repair(graph_of(attempts), attempts, request)
+        plan = ledger.plan_repair(record.id, request)
     # Overrides of earlier repairs stay in force until they are overridden themselves.
     parameters = {**merged_parameters(record, last), **request.parameters}
     request = request.model_copy(update={"parameters": {**last.parameters, **request.parameters}})
@@ -61,7 +60,7 @@ def prepare_repair(project: Project, run: str, request: RepairRequest) -> Planne
     )
 
 
-def claim_repair(project: Project, planned: PlannedRepair) -> tuple[RunRecord, RepairRecord]:
+def claim_repair(project: Project, planned: PlannedRepair) -> Claimed:
     """Start the repair in the ledger; this process drives it from now on.
 
     Raises:
@@ -72,8 +71,10 @@ def claim_repair(project: Project, planned: PlannedRepair) -> tuple[RunRecord, R
     if planned.plan.is_empty and planned.run.state == "success":
         raise NothingToRepairError(run_id=planned.run.id, tasks=planned.plan.names("reuse"))
     with project.open_ledger() as ledger:
-        repair = ledger.start_repair(planned.run.id, planned.request, after_seq=planned.after_seq)
-        return ledger.get_run(planned.run.id), repair
+        repair = ledger.start_repair(
+            planned.run.id, planned.request, plan=planned.plan, after_seq=planned.after_seq
+        )
+        return Claimed(run=ledger.get_run(planned.run.id), repair=repair, plan=planned.plan)
 
 
 def repair(

@@ -96,6 +96,7 @@ def _create_repair() -> None:
         sa.UniqueConstraint("run_id", "seq", name="uq_repair_run_id_seq"),
         sqlite_autoincrement=True,
     )
+    op.create_index("ix_repair_prefect_flow_run_id", "repair", ["prefect_flow_run_id"])
     _create_active_index("repair")
 
 

@@ -1,0 +1,88 @@
+"""What a call of a task means to a repair: which item it is, and whether it is reused.
+
+A repair runs the pipeline's function again. Each call of a task is looked up by task and key: what
+the plan reuses gives its recorded result at once, and everything else runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect.client.schemas.objects import TaskRunResult
+from prefect.context import TaskRunContext
+
+from headrace.engines.spec import untag_tables
+from headrace.exceptions import TaskFailedError
+from headrace.ledger.records import AttemptRecord, node_name, split_name
+from headrace.orchestration.events import TaskEvent, tell_task
+from headrace.orchestration.session import RunSession
+from headrace.orchestration.tasks import EngineTask, call_place
+
+
+def item_key(task: EngineTask[Any, Any], arguments: dict[str, Any]) -> str:
+    """Key of the for-each item: what the task says, else its place among the task's calls."""
+    key = task.settings.key
+    if callable(key):
+        return str(key(arguments))
+    if key is not None:
+        return str(arguments[key])
+    place = call_place.get()
+    return str(place + 1) if place else ""
+
+
+def note_call(session: RunSession, task: str, key: str) -> tuple[str, ...]:
+    """Remember which Prefect task run this is, and give the tasks whose results it was handed."""
+    context = TaskRunContext.get()
+    if context is None:
+        return ()
+    session.nodes[context.task_run.id] = node_name(task, key)
+    found = {
+        session.nodes[given.id]
+        for inputs in context.task_run.task_inputs.values()
+        for given in inputs
+        if isinstance(given, TaskRunResult) and given.id in session.nodes
+    }
+    return tuple(sorted(found))
+
+
+def earlier_attempt(
+    session: RunSession, name: str, depends_on: tuple[str, ...]
+) -> AttemptRecord | None:
+    """The attempt whose outcome stands, or None when the task has to run."""
+    moved = [dependency for dependency in depends_on if dependency in session.moved]
+    if session.plan is None or session.plan.runs_again(name, moved):
+        session.moved.add(name)
+        return None
+    return session.ledger.latest_attempt(session.run.id, *split_name(name))
+
+
+def take_over(session: RunSession, earlier: AttemptRecord) -> Any:
+    """Let an earlier attempt stand for this call: its result, or its failure."""
+    if earlier.state != "success":
+        error = earlier.error
+        raise TaskFailedError(
+            task=earlier.name,
+            error_type=error.type if error else earlier.state,
+            error_message=error.message if error else "this repair was not asked to run it again",
+            traceback=error.traceback if error else "",
+            log_path=earlier.log_path or "",
+            retryable=False,
+        )
+    if earlier.repair_seq != session.repair.seq:
+        session.ledger.record_reused(
+            session.run.id, earlier.id, seq=session.repair.seq, token=session.token
+        )
+    rows = [out.ref.row_count for out in earlier.outputs if out.ref.row_count is not None]
+    tell_task(
+        TaskEvent(
+            task=earlier.task,
+            key=earlier.key,
+            attempt=earlier.number,
+            profile=earlier.profile or "",
+            state="reused",
+            rows=sum(rows) if rows else None,
+            tables=tuple(str(out.ref) for out in earlier.outputs),
+            log_path=earlier.log_path or "",
+        )
+    )
+    return untag_tables(earlier.result)
