@@ -21,7 +21,7 @@ from headrace.exceptions import HeadraceError, ReadRequestError
 from headrace.tables import TableRef
 
 _ODD_NAME = re.compile(r"[ ,;{}()\n\t=]")
-_SCAN = re.compile(r"^FileScan parquet \[(?P<columns>.*?)\] Batched: ")
+_SCAN = re.compile(r"^FileScan parquet .*Batched: ")
 _STAGE = re.compile(r"^\*?\(\d+\) ")
 
 
@@ -52,7 +52,7 @@ def stage(frame: Any) -> TableRef:
         ReadRequestError: Spark can't write it as a table.
     """
     address = new_staging_table()
-    writer = frame.write.format("delta").mode("errorifexists")
+    writer = frame.write.format("delta")
     if any(_ODD_NAME.search(name) for name in _all_names(frame)):
         writer = writer.option("delta.columnMapping.mode", "name")
     target = f"s3a://{address.removeprefix('s3://')}" if "://" in address else address
