@@ -14,9 +14,9 @@ from headrace.delta.spark import (
     merge_sql,
     read_table,
     repartition_sorted,
-    split_bounds,
     write_table,
 )
+from headrace.delta.spark_layout import split_bounds
 from headrace.exceptions import WriteRequestError
 from headrace.profiles.storage import Storage
 

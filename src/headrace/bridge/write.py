@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.bridge.sink import make_sink
 from headrace.context import current_context
 from headrace.delta.finish import Write, write_once
 from headrace.delta.log import TableFiles
+from headrace.delta.target import name_list, resolve_target
 from headrace.delta.transaction import resolve_key
-from headrace.delta.write_plan import Mode, SchemaMode, WritePlan, WriteRequest, short_name
+from headrace.delta.write_plan import Mode, SchemaMode, WritePlan, WriteRequest
 from headrace.exceptions import HeadraceError
 from headrace.tables import TableRef
 
@@ -21,13 +23,13 @@ if TYPE_CHECKING:
 
 def to_delta(
     ds: Dataset,
-    table: TableRef | str,
+    table: TableRef | str | Path,
     *,
     mode: Mode = "append",
     key: tuple[str, ...] | None = None,
-    partition_by: Sequence[str] | None = None,
+    partition_by: Sequence[str] | str | None = None,
     replace_where: str | None = None,
-    merge_on: Sequence[str] | None = None,
+    merge_on: Sequence[str] | str | None = None,
     schema_mode: SchemaMode | None = None,
 ) -> TableRef:
     """Write a Ray Dataset to a Delta table in one commit, exactly once.
@@ -68,24 +70,19 @@ def to_delta(
         ConcurrentWriteError: Another writer changed what this write depends on.
     """
     context = current_context()
-    uri = table.uri if isinstance(table, TableRef) else context.table_uri(table)
+    target = resolve_target(table, context)
     request = WriteRequest(
-        table=str(table) if isinstance(table, str) else table.name or uri,
-        files=TableFiles(uri, context.storage),
-        key=resolve_key(key, uri=uri, context=context),
+        table=target.label,
+        files=TableFiles(target.uri, context.storage),
+        key=resolve_key(key, uri=target.uri, context=context),
         mode=mode,
-        partition_by=None if partition_by is None else tuple(_names(partition_by)),
+        partition_by=None if partition_by is None else name_list(partition_by),
         replace_where=replace_where,
-        merge_on=tuple(_names(merge_on or ())),
+        merge_on=name_list(merge_on),
         schema_mode=schema_mode,
         context=context,
     )
-    return write_once(request, short_name(table), lambda plan: _write(ds, plan))
-
-
-def _names(names: Sequence[str]) -> Sequence[str]:
-    """One name may be given as a text."""
-    return (names,) if isinstance(names, str) else names
+    return write_once(request, target.name, lambda plan: _write(ds, plan))
 
 
 def _write(ds: Dataset, plan: WritePlan) -> Write:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,8 +11,9 @@ import pyarrow as pa
 from headrace.context import current_context
 from headrace.delta.finish import Write, write_once
 from headrace.delta.log import TableFiles
+from headrace.delta.target import name_list, resolve_target
 from headrace.delta.transaction import resolve_key
-from headrace.delta.write_plan import Mode, SchemaMode, WritePlan, WriteRequest, short_name
+from headrace.delta.write_plan import Mode, SchemaMode, WritePlan, WriteRequest
 from headrace.delta.write_rows import Part, RowWriter
 from headrace.delta.write_schema import data_schema
 from headrace.exceptions import WriteRequestError
@@ -20,12 +22,12 @@ from headrace.tables import TableRef
 
 def write_arrow(
     data: Any,
-    table: TableRef | str,
+    table: TableRef | str | Path,
     *,
     mode: Mode = "append",
-    partition_by: Sequence[str] = (),
+    partition_by: Sequence[str] | str = (),
     replace_where: str | None = None,
-    merge_on: Sequence[str] = (),
+    merge_on: Sequence[str] | str = (),
     schema_mode: SchemaMode | None = None,
     key: tuple[str, ...] | None = None,
 ) -> TableRef:
@@ -55,20 +57,20 @@ def write_arrow(
         >>> write_arrow({"id": [1, 2]}, "small/table", mode="overwrite")  # doctest: +SKIP
     """
     context = current_context()
-    uri = table.uri if isinstance(table, TableRef) else context.table_uri(table)
+    target = resolve_target(table, context)
     request = WriteRequest(
-        table=table if isinstance(table, str) else table.name or uri,
-        files=TableFiles(uri, context.storage),
-        key=resolve_key(key, uri=uri, context=context),
+        table=target.label,
+        files=TableFiles(target.uri, context.storage),
+        key=resolve_key(key, uri=target.uri, context=context),
         mode=mode,
-        partition_by=tuple(partition_by) or None,
+        partition_by=name_list(partition_by) or None,
         replace_where=replace_where,
-        merge_on=tuple(merge_on),
+        merge_on=name_list(merge_on),
         schema_mode=schema_mode,
         context=context,
     )
     rows = to_arrow(data, request.table)
-    return write_once(request, short_name(table), lambda plan: _write(rows, plan))
+    return write_once(request, target.name, lambda plan: _write(rows, plan))
 
 
 def to_arrow(data: Any, table: str) -> pa.Table:

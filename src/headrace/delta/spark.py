@@ -11,11 +11,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from headrace.context import TaskContext, current_context
+from headrace.context import current_context
 from headrace.delta.log import TableFiles, commit_name, commit_versions
+from headrace.delta.pinning import pin
 from headrace.delta.snapshot import load_snapshot
+from headrace.delta.spark_layout import hash_split, quote, repartition_sorted
+from headrace.delta.target import name_list, resolve_target
 from headrace.delta.transaction import (
     TXN_VERSION,
     WriteKey,
@@ -23,12 +27,13 @@ from headrace.delta.transaction import (
     lineage_json,
     resolve_key,
 )
-from headrace.delta.write_plan import short_name
 from headrace.exceptions import CommitUnclearError, ConcurrentWriteError, WriteRequestError
 from headrace.tables import TableRef
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["hash_split", "read_table", "repartition_sorted", "write_table"]
 
 SparkMode = Literal["append", "overwrite", "overwrite_partitions", "merge"]
 SchemaMode = Literal["merge", "overwrite"]
@@ -47,7 +52,7 @@ _CONFLICTS = (
 )
 
 
-def read_table(table: TableRef | str, *, spark: SparkSession | None = None) -> DataFrame:
+def read_table(table: TableRef | str | Path, *, spark: SparkSession | None = None) -> DataFrame:
     """Read one version of a Delta table as a Spark DataFrame.
 
     The version is fixed now: what other writers commit later is not seen, however often the
@@ -58,7 +63,7 @@ def read_table(table: TableRef | str, *, spark: SparkSession | None = None) -> D
         spark: The session; the active one when left out.
     """
     context = current_context()
-    ref = table if isinstance(table, TableRef) else _pin(context, table)
+    ref = table if isinstance(table, TableRef) else pin(table)[1]
     frame = (
         (spark or _active_session())
         .read.format("delta")
@@ -71,12 +76,12 @@ def read_table(table: TableRef | str, *, spark: SparkSession | None = None) -> D
 
 def write_table(
     df: DataFrame,
-    table: TableRef | str,
+    table: TableRef | str | Path,
     *,
     mode: SparkMode = "overwrite",
-    partition_by: Sequence[str] = (),
+    partition_by: Sequence[str] | str = (),
     replace_where: str | None = None,
-    merge_on: Sequence[str] = (),
+    merge_on: Sequence[str] | str = (),
     schema_mode: SchemaMode | None = None,
     key: tuple[str, ...] | None = None,
 ) -> TableRef:
@@ -105,20 +110,25 @@ def write_table(
         ConcurrentWriteError: Other writers won every time.
     """
     context = current_context()
-    uri = table.uri if isinstance(table, TableRef) else context.table_uri(table)
-    _check_arguments(uri, mode, replace_where, merge_on, schema_mode)
-    write_key = resolve_key(key, uri=uri, context=context)
-    files = TableFiles(uri, context.storage)
-    save = _Save(df, uri, write_key, lineage_json(context, write_key), schema_mode)
+    target = resolve_target(table, context)
+    _check_arguments(target.label, mode, replace_where, merge_on, schema_mode)
+    write_key = resolve_key(key, uri=target.uri, context=context)
+    files = TableFiles(target.uri, context.storage)
+    save = _Save(df, target.uri, write_key, lineage_json(context, write_key), schema_mode)
     version = find_commit(files, write_key) if write_key.parts else None
     if version is None:
         if mode == "merge" and files.read(commit_name(0)) is not None:
-            version = _until_committed(lambda: save.merge(merge_on), files, write_key, mode)
+            version = _until_committed(
+                lambda: save.merge(name_list(merge_on)), files, write_key, mode
+            )
         else:
             version = _until_committed(
-                lambda: save.write(mode, partition_by, replace_where), files, write_key, mode
+                lambda: save.write(mode, name_list(partition_by), replace_where),
+                files,
+                write_key,
+                mode,
             )
-    ref = load_snapshot(uri, version=version, storage=context.storage).ref(name=short_name(table))
+    ref = load_snapshot(target.uri, version=version, storage=context.storage).ref(target.name)
     context.record_write(ref, mode)
     return ref
 
@@ -169,9 +179,9 @@ class _Save:
 def merge_sql(uri: str, view: str, merge_on: Sequence[str], schema_mode: str | None) -> str:
     """The MERGE statement that updates rows whose key exists and inserts the others."""
     evolution = "WITH SCHEMA EVOLUTION " if schema_mode == "merge" else ""
-    condition = " AND ".join(f"target.{_quote(c)} = source.{_quote(c)}" for c in merge_on)
+    condition = " AND ".join(f"target.{quote(c)} = source.{quote(c)}" for c in merge_on)
     return (
-        f"MERGE {evolution}INTO delta.{_quote(_hadoop(uri))} AS target USING {view} AS source "
+        f"MERGE {evolution}INTO delta.{quote(_hadoop(uri))} AS target USING {view} AS source "
         f"ON {condition} WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
     )
 
@@ -288,100 +298,3 @@ def _active_session() -> SparkSession:
 def _hadoop(uri: str) -> str:
     """The address as Spark's file systems know it."""
     return f"s3a://{uri.removeprefix('s3://')}" if uri.startswith("s3://") else uri
-
-
-def _quote(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _pin(context: TaskContext, table: str) -> TableRef:
-    snapshot = load_snapshot(context.table_uri(table), storage=context.storage)
-    return snapshot.ref(name=short_name(table))
-
-
-# --- layout that does not depend on the cluster --------------------------------------------------
-
-
-def repartition_sorted(
-    df: DataFrame, by: Sequence[str], *, partitions: int, sort: Sequence[str] = ()
-) -> DataFrame:
-    """Spread rows over a fixed number of partitions by key, sorted inside each.
-
-    For code that depends on the order of rows: per-group training, lag features, a file layout that
-    is the same on every run. Rows of equal `by` share a partition whatever the cluster's size. The
-    order is total only when `by` and `sort` together tell any two rows apart; adaptive
-    execution does not merge the partitions, because their number is given.
-
-    Args:
-        df: The rows.
-        by: Key columns.
-        partitions: Number of partitions, and of files when it is written as it is.
-        sort: Columns to sort by after the key, inside a partition.
-    """
-    order = [*by, *(column for column in sort if column not in by)]
-    return df.repartition(partitions, *by).sortWithinPartitions(*order)
-
-
-def hash_split(
-    df: DataFrame,
-    *,
-    key: Sequence[str],
-    seed: int,
-    fractions: Mapping[str, float],
-    column: str = "split",
-) -> DataFrame:
-    """Add a column that says which part of a split a row belongs to.
-
-    The part follows from the row's key and the seed alone, not from the order of rows, the number
-    of partitions or the cluster, as it does with `randomSplit`. Rows of one key stay together. A
-    row keeps its part when other rows come or go.
-
-    Args:
-        df: The rows.
-        key: Columns that identify what must not be torn apart.
-        seed: Another seed gives an independent split.
-        fractions: Name of each part and its share, for example
-            `{"train": 0.8, "validation": 0.1, "test": 0.1}`; they add up to 1.
-        column: Name of the new column.
-
-    Raises:
-        WriteRequestError: The shares do not add up to 1.
-    """
-    from pyspark.sql import functions as fn
-
-    bounds = split_bounds(fractions)
-    # The text of a key is the same on every version; a binary hash of a float or a date may not be.
-    hashed = fn.pmod(
-        fn.xxhash64(fn.lit(seed).cast("long"), *(fn.col(_quote(c)).cast("string") for c in key)),
-        fn.lit(_BUCKETS),
-    )
-    *inner, (last, _) = bounds
-    part = fn.lit(last)
-    for name, bound in reversed(inner):
-        part = fn.when(hashed < fn.lit(bound), fn.lit(name)).otherwise(part)
-    return df.withColumn(column, part)
-
-
-_BUCKETS = 1_000_000
-
-
-def split_bounds(fractions: Mapping[str, float]) -> list[tuple[str, int]]:
-    """Upper bucket of each part, of a million buckets.
-
-    Example:
-        >>> split_bounds({"train": 0.8, "test": 0.2})
-        [('train', 800000), ('test', 1000000)]
-    """
-    total = sum(fractions.values())
-    if not fractions or min(fractions.values()) < 0 or abs(total - 1) > 1 / _BUCKETS:
-        raise WriteRequestError(
-            table="a split",
-            problem=f"its fractions add up to {total:g}, not to 1",
-            found=f"Given: {dict(fractions)}.",
-            fix='fractions={"train": 0.8, "validation": 0.1, "test": 0.1}',
-        )
-    reached, bounds = 0.0, []
-    for name, share in fractions.items():
-        reached += share
-        bounds.append((name, round(reached * _BUCKETS)))
-    return bounds

@@ -35,6 +35,7 @@ _OPEN_FILES = 64
 _TARGET_BYTES = 256 << 20
 _ROW_GROUP_ROWS = 1 << 20
 _ROW_GROUP_BYTES = 32 << 20
+_WAITING_BYTES = 128 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +90,9 @@ class FileWriter:
             if part.num_rows:
                 self._file(values).write(part)
                 self._close_some(values)
+        if sum(file.waiting_bytes for file in self._open.values()) > _WAITING_BYTES:
+            for file in self._open.values():
+                file.flush()
 
     def close(self) -> list[Action]:
         """Close what is open; the `add` actions of all files, in the order of closing."""

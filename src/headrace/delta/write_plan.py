@@ -22,7 +22,6 @@ from headrace.delta.write_partitions import partition_names
 from headrace.delta.write_rows import RowPlan
 from headrace.delta.write_schema import extend_schema
 from headrace.exceptions import WriteRequestError
-from headrace.tables import TableRef
 
 Mode = Literal["append", "overwrite", "overwrite_partitions", "merge"]
 SchemaMode = Literal["merge", "overwrite"]
@@ -117,13 +116,6 @@ class WritePlan:
             return self
         names = partition_names(self.request.table, full, self.rows.partition_columns)
         return replace(self, rows=replace(self.rows, schema=full, partition_columns=names))
-
-
-def short_name(table: TableRef | str) -> str | None:
-    """The short name of a table in the lake, or None for a path or an address."""
-    if isinstance(table, TableRef):
-        return table.name
-    return None if "://" in table or table.startswith("/") else table
 
 
 def current_snapshot(files: TableFiles) -> Snapshot | None:
