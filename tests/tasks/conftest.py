@@ -2,7 +2,7 @@
 
 import csv
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 
 from headrace.context import TaskContext, use_context
 from headrace.tables import TableRef
+from tasks.boosted_trees import TreeSettings
 from tasks.build_features import build_features
 from tasks.flight_data import open_flight_files
 from tasks.flight_schemas import CSV_TABLES
@@ -31,6 +32,7 @@ class Demo:
     predictions: TableRef
     report: dict[str, str]
     run_id: str
+    settings: TreeSettings
 
 
 def _wanted(name: str, row: dict[str, str]) -> bool:
@@ -95,13 +97,12 @@ def tracking(tmp_path_factory):
 @pytest.fixture(scope="session")
 def demo(loaded, features, tracking, ray_cluster, task_context) -> Demo:
     """The three tasks after Spark, with few and flat trees."""
+    settings = TreeSettings(rounds=30, max_depth=4, learning_rate=0.2)
     with _running(task_context, "train_delay_model") as context:
-        model = train_delay_model(
-            features, rounds=30, max_depth=4, learning_rate=0.2, context=context
-        )
+        model = train_delay_model(features, **asdict(settings), context=context)
     with _running(task_context, "score_flights") as context:
         predictions = score_flights(features, model, context=context)
     with _running(task_context, "report_delays") as context:
         inputs = {**loaded, "features": features}
         report = report_delays(inputs, model, predictions, context=context)
-    return Demo(loaded, features, model, predictions, report, tracking)
+    return Demo(loaded, features, model, predictions, report, tracking, settings)
