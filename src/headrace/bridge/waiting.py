@@ -12,6 +12,8 @@ from headrace.exceptions import CpusBusyError
 WAIT_SETTING = "headrace_cpu_wait_s"
 DEFAULT_WAIT_S = 120
 _POLL_S = 0.5
+# Ray Data's own actors, which hold no CPU.
+_OF_RAY = frozenset({"AutoscalingCoordinator", "datasets_stats_actor"})
 
 
 def wait_for_cpu(data_context: Any) -> None:
@@ -55,7 +57,8 @@ def _actors() -> list[str]:
         alive = [item for item in actors().values() if item.get("State") == "ALIVE"]
     except Exception:  # noqa: BLE001 - a private call, and only an error text depends on it
         return []
-    names = Counter(item.get("Name") or item.get("ActorClassName") or "actor" for item in alive)
+    labels = [item.get("Name") or item.get("ActorClassName") or "actor" for item in alive]
+    names = Counter(label.rpartition(".")[2] for label in labels if label not in _OF_RAY)
     return [
         f"{count} x actor {name}" if count > 1 else f"actor {name}" for name, count in names.items()
     ]
