@@ -8,12 +8,15 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from sybil import Sybil
-from sybil.example import Example
 from sybil.parsers.doctest import DocTestParser
 from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
+
+if TYPE_CHECKING:
+    from sybil.example import Example
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
