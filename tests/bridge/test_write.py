@@ -130,9 +130,12 @@ def test_an_empty_dataset_with_a_schema_makes_a_table_and_one_without_is_refused
     empty = ray.data.from_arrow(pa.table({"a": pa.array([], pa.int8())}))
     ref = to_delta(empty, str(tmp_path / "empty"))
     assert (ref.version, ref.row_count, rows_of(ref).schema.names) == (0, 0, ["a"])
+    ref = to_delta(numbers().filter(expr="id < 0"), str(tmp_path / "filtered"))
+    assert (ref.row_count, rows_of(ref).schema.names) == (0, ["id"])
     with pytest.raises(SchemaMismatchError, match="no columns"):
         to_delta(ray.data.from_items([]), str(tmp_path / "none"))
     assert to_delta(ray.data.from_items([]), ref).version == 1
+    assert rows_of(ref).num_rows == 0
 
 
 def test_a_row_that_breaks_a_rule_is_named_by_the_error_and_nothing_is_left(tmp_path):

@@ -181,11 +181,8 @@ class Committer:
                 for name in ("name", "description")
                 if (value := getattr(snapshot.metadata, name)) is not None
             }
-            text = (
-                schema_json(schema)
-                if plan.replaces_schema
-                else evolved(snapshot.schema_string, schema)
-            )
+            replaced = plan.request.schema_mode == "overwrite"
+            text = schema_json(schema) if replaced else evolved(snapshot.schema_string, schema)
         if text is None:
             return []
         about |= {

@@ -154,11 +154,19 @@ def _row_plan(request: WriteRequest, snapshot: Snapshot | None) -> RowPlan:
         schema=Struct(()) if fresh or metadata is None else metadata.schema,
         grows=fresh or request.schema_mode == "merge",
         partition_columns=tuple(partition_columns),
-        configuration={} if metadata is None else dict(metadata.configuration),
+        configuration={} if snapshot is None else _statistics_properties(snapshot),
         guard=Guard(request.table, ()) if metadata is None else Guard.of(request.table, metadata),
         replace_where=_bound(request, metadata),
         merge_on=request.merge_on,
     )
+
+
+def _statistics_properties(snapshot: Snapshot) -> dict[str, str]:
+    """The table's properties; a clustered table wants statistics of its clustering columns."""
+    properties = dict(snapshot.configuration)
+    if "delta.clustering" in snapshot.domains:
+        properties["delta.dataSkippingNumIndexedCols"] = "-1"
+    return properties
 
 
 def _bound(request: WriteRequest, metadata: Metadata | None) -> tuple[Predicate, str] | None:
