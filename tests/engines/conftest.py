@@ -7,6 +7,7 @@ import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import pytest
 
 from headrace.engines.launch import run_attempt
@@ -18,6 +19,7 @@ from headrace.profiles.models import PythonProfile
 class Project:
     root: Path
     lines: list[str] = field(default_factory=list)
+    _known: set = field(default_factory=lambda: set(psutil.Process().children(recursive=True)))
     _numbers: itertools.count = field(default_factory=itertools.count)
 
     def spec(self, source, *, name="job", arguments=None, module=None, file=None, **options):
@@ -54,6 +56,10 @@ class Project:
             timeout_s=timeout_s,
             on_usage=on_usage,
         )
+
+    def processes(self):
+        """All that has been started since this project was made, other tests' engines aside."""
+        return [p for p in psutil.Process().children(recursive=True) if p not in self._known]
 
     def log(self, number=0, name="job"):
         return (self.root / f".headrace/runs/run1/{name}/{number}/log.txt").read_text()

