@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 COMMIT_FILES = 10_000
-FILTER = "id BETWEEN 5000000 AND 5009999 AND day = '2020-01-06'"
+FILTER = "id BETWEEN 5000000 AND 5009999 AND day = '2020-01-20'"
 FIELDS = (("id", "long"), ("s", "string"), ("x", "double"), ("day", "date"))
 SCHEMA = json.dumps(
     {

@@ -38,7 +38,6 @@ class Request:
         spec: What all files have in common.
         files: Rows of `Snapshot.files`, pruned.
         metadata: The version's metadata, for more pruning.
-        pruned_by: What the files were pruned by so far.
     """
 
     spec: ReadSpec
