@@ -1,6 +1,5 @@
 """Where the CSV files of the flights of 2013 come from: a folder, or the installed data package."""
 
-import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -78,9 +77,22 @@ def _find_file(folder: Path, name: str, unpacked: Path) -> Path:
                 f"put {plain.name} there, or choose another folder with source=FOLDER",
             )
         )
-    target = unpacked / plain.name
-    with zipfile.ZipFile(packed) as archive:
-        members = [member for member in archive.namelist() if member.endswith(".csv")]
-        with archive.open(members[0]) as packed_file, target.open("wb") as plain_file:
-            shutil.copyfileobj(packed_file, plain_file)
-    return target
+    return _unpack(packed, plain.name, unpacked)
+
+
+def _unpack(packed: Path, name: str, folder: Path) -> Path:
+    try:
+        with zipfile.ZipFile(packed) as archive:
+            members = archive.namelist()
+            if name in members:
+                return Path(archive.extract(name, folder))
+            problem, found = f"has no file {name} in it", ", ".join(members) or "nothing"
+    except zipfile.BadZipFile as error:
+        problem, found = "is not a zip file, or a broken one", str(error)
+    raise UserError(
+        message=lines(
+            f"{packed} {problem}.",
+            f"Found: {found}.",
+            f"pack {name} again, or put it there without packing",
+        )
+    )

