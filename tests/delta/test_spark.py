@@ -10,6 +10,7 @@ import pytest
 from headrace.context import TaskContext, use_context
 from headrace.delta.log import TableFiles, commit_versions
 from headrace.delta.spark import (
+    _until_committed,
     hash_split,
     merge_sql,
     read_table,
@@ -17,8 +18,10 @@ from headrace.delta.spark import (
     write_table,
 )
 from headrace.delta.spark_layout import split_bounds
-from headrace.exceptions import WriteRequestError
+from headrace.delta.transaction import WriteKey
+from headrace.exceptions import ConcurrentWriteError, WriteRequestError
 from headrace.profiles.storage import Storage
+from tests.delta.written import write_arrow
 
 
 def task(lake, name="t", attempt=1):
@@ -174,3 +177,42 @@ def test_names_are_quoted_in_a_merge():
     text = merge_sql("s3://b/t`x", "v", ["a`b"], "merge")
     assert text.startswith("MERGE WITH SCHEMA EVOLUTION INTO delta.`s3a://b/t``x` AS target")
     assert "target.`a``b` = source.`a``b`" in text
+
+
+class ConcurrentAppendException(Exception):  # noqa: N818
+    """Named as Delta names it."""
+
+
+def test_a_commit_is_found_although_its_caller_saw_an_error(tmp_path):
+    uri = str(tmp_path / "t")
+    files, key = TableFiles(uri, Storage()), WriteKey(parts=("k",))
+
+    def commit_and_fail():
+        write_arrow({"id": [1]}, uri, key=("k",))
+        raise ConnectionError("the server went away")
+
+    assert _until_committed(commit_and_fail, files, key, "append") == 0
+
+
+def test_a_conflict_is_tried_again_and_another_error_is_the_caller_s(tmp_path, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    uri = str(tmp_path / "t")
+    files, key = TableFiles(uri, Storage()), WriteKey(parts=("k",))
+    write_arrow({"id": [0]}, uri)
+    tries = []
+
+    def lose(times):
+        def action():
+            tries.append(1)
+            if len(tries) <= times:
+                raise ConcurrentAppendException
+            write_arrow({"id": [1]}, uri, key=("k",))
+
+        return action
+
+    assert _until_committed(lose(3), files, key, "overwrite") == 1
+    tries.clear()
+    with pytest.raises(ConcurrentWriteError, match="overwrite"):
+        _until_committed(lose(100), files, WriteKey(parts=("other",)), "overwrite")
+    with pytest.raises(ZeroDivisionError):
+        _until_committed(lambda: 1 / 0, files, WriteKey(parts=("other",)), "overwrite")
