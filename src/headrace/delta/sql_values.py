@@ -319,6 +319,18 @@ def _of_day(function: Callable[[Value], Value]) -> Callable[[Value], Value]:
     return apply
 
 
+def _logical(function: Callable[..., Value]) -> Callable[..., Value]:
+    """Logic takes conditions only, and a bare NULL as an unknown one."""
+
+    def apply(*values: Value) -> Value:
+        for value in values:
+            if not (pa.types.is_boolean(value.type) or pa.types.is_null(value.type)):
+                raise SqlError(f"a condition was expected, not {value.type}")
+        return function(*(value.cast(pa.bool_()) for value in values))
+
+    return apply
+
+
 def _is_nan(value: Value) -> Value:
     _need_numbers(value)
     return pc.fill_null(pc.is_nan(value.cast(pa.float64(), safe=False)), False)
@@ -330,14 +342,14 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "<=>": _null_safe_equal,
     "in": _in,
     "like": _like,
-    "and": pc.and_kleene,
-    "or": pc.or_kleene,
-    "not": pc.invert,
+    "and": _logical(pc.and_kleene),
+    "or": _logical(pc.or_kleene),
+    "not": _logical(pc.invert),
     "is null": pc.is_null,
     "isnull": pc.is_null,
     "isnotnull": pc.is_valid,
-    "is true": lambda a: pc.fill_null(a, False),
-    "is false": lambda a: pc.fill_null(pc.invert(a), False),
+    "is true": _logical(lambda a: pc.fill_null(a, fill_value=False)),
+    "is false": _logical(lambda a: pc.fill_null(pc.invert(a), fill_value=False)),
     "isnan": _is_nan,
     "+": _arithmetic(pc.add_checked),
     "-": _arithmetic(pc.subtract_checked),
