@@ -126,11 +126,12 @@ def test_tensors_and_columns_that_start_with_nulls_find_their_type(tmp_path):
 
 def test_an_empty_dataset_with_a_schema_makes_a_table_and_one_without_is_refused(tmp_path):
     import ray
+    from ray.data.expressions import col
 
     empty = ray.data.from_arrow(pa.table({"a": pa.array([], pa.int8())}))
     ref = to_delta(empty, str(tmp_path / "empty"))
     assert (ref.version, ref.row_count, rows_of(ref).schema.names) == (0, 0, ["a"])
-    ref = to_delta(numbers().filter(expr="id < 0"), str(tmp_path / "filtered"))
+    ref = to_delta(numbers().filter(expr=col("id") < 0), str(tmp_path / "filtered"))
     assert (ref.row_count, rows_of(ref).schema.names) == (0, ["id"])
     with pytest.raises(SchemaMismatchError, match="no columns"):
         to_delta(ray.data.from_items([]), str(tmp_path / "none"))
