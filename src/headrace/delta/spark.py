@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from headrace.context import current_context
-from headrace.delta.log import TableFiles, commit_name, commit_versions
+from headrace.delta.log import TableFiles, commit_versions
 from headrace.delta.pinning import pin
 from headrace.delta.snapshot import load_snapshot
 from headrace.delta.spark_layout import hash_split, quote, repartition_sorted
@@ -117,7 +117,7 @@ def write_table(
     save = _Save(df, target.uri, write_key, lineage_json(context, write_key), schema_mode)
     version = find_commit(files, write_key) if write_key.parts else None
     if version is None:
-        if mode == "merge" and files.read(commit_name(0)) is not None:
+        if mode == "merge" and files.names("_delta_log"):
             version = _until_committed(
                 lambda: save.merge(name_list(merge_on)), files, write_key, mode
             )
