@@ -15,6 +15,8 @@ from headrace.delta.statistics import physical_rows
 _MIB = 1 << 20
 # What opening a file costs, as bytes that could be read in that time.
 _OPEN_COST = 1 * _MIB
+# Tasks grow with a table that would have more than this many.
+_MOST_TASKS = 20_000
 # A file this much larger than a task is cut; smaller overhang isn't worth a second footer.
 _CUT_FROM = 1.5
 
@@ -76,6 +78,7 @@ def plan_reads(
         table = table.append_column("rows", physical_rows(table))
     sizes = np.maximum(pc.fill_null(table["size"], 0).to_numpy(), 0).astype(np.int64)
     target = max(target_mib * _MIB, 1)
+    target = max(target, float(sizes.sum()) / _MOST_TASKS)
     if min_tasks > 1:
         target = min(target, max(float(sizes.sum()) / min_tasks, _OPEN_COST))
     pieces, weights = _cut(table, sizes, target)

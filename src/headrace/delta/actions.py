@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +23,9 @@ PARTITION = "partition:"
 STATS_STRUCT = "stats_parsed"
 # Below this many lines the start-up cost of the columnar parser is not worth it.
 _COLUMNAR_FROM = 2_000
+_CHUNK_BYTES = 1 << 25
+# A line longer than this goes to Python's parser.
+_BLOCK_BYTES = 1 << 24
 
 
 def partition_column(physical_name: str) -> str:
@@ -44,22 +47,40 @@ def files_schema(partition_names: Sequence[str]) -> pa.Schema:
     )
 
 
-def parse_file_lines(lines: Sequence[bytes], partition_names: Sequence[str]) -> pa.Table:
+def parse_file_lines(texts: Sequence[bytes], partition_names: Sequence[str]) -> pa.Table:
     """Parse lines with an `add` or a `remove` action, oldest first.
 
     Args:
-        lines: JSON objects, one action each.
+        texts: Lines, joined by newlines to texts of any length: a JSON object each, one action.
         partition_names: Physical names of the partition columns.
 
     Returns:
         The columns of `files_schema` and `is_add`, one row per line.
     """
+    tables = [_parse_text(text, partition_names) for text in _in_chunks(texts)]
+    return pa.concat_tables(tables or [_parse_text(b"", partition_names)])
+
+
+def _in_chunks(texts: Sequence[bytes]) -> Iterator[bytes]:
+    """The texts joined to larger ones, so that the columnar parser is worth it, but not to one."""
+    waiting: list[bytes] = []
+    size = 0
+    for text in texts:
+        waiting.append(text)
+        size += len(text)
+        if size >= _CHUNK_BYTES:
+            yield b"\n".join(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield b"\n".join(waiting)
+
+
+def _parse_text(text: bytes, partition_names: Sequence[str]) -> pa.Table:
     schema = _line_schema(partition_names)
-    table = None
-    if len(lines) >= _COLUMNAR_FROM:
-        table = _parse_columnar(lines, schema)
-    if table is None:
-        rows = [_plain(json.loads(line)) for line in lines]
+    count = text.count(b"\n") + 1 if text else 0
+    table = _parse_columnar(text, schema) if count >= _COLUMNAR_FROM else None
+    if table is None or table.num_rows != count:
+        rows = [_plain(json.loads(line)) for line in text.split(b"\n")] if text else []
         table = pa.Table.from_pylist(rows, schema=schema)
     return _flatten_lines(table, partition_names)
 
@@ -115,13 +136,12 @@ def _line_schema(partition_names: Sequence[str]) -> pa.Schema:
     return pa.schema([("add", add), ("remove", remove)])
 
 
-def _parse_columnar(lines: Sequence[bytes], schema: pa.Schema) -> pa.Table | None:
+def _parse_columnar(text: bytes, schema: pa.Schema) -> pa.Table | None:
     """Parse with Arrow, or return None where it can't: it is stricter than JSON in places."""
-    block = max(1 << 24, 2 * max(map(len, lines)))
     try:
         return arrow_json.read_json(
-            pa.BufferReader(b"\n".join(lines)),
-            read_options=arrow_json.ReadOptions(block_size=block),
+            pa.BufferReader(text),
+            read_options=arrow_json.ReadOptions(block_size=_BLOCK_BYTES),
             parse_options=arrow_json.ParseOptions(
                 explicit_schema=schema, unexpected_field_behavior="ignore"
             ),

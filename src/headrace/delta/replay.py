@@ -35,7 +35,7 @@ class Replayed:
 
 @dataclass
 class CommitLines:
-    """The actions of some commits, oldest first, file actions still as text."""
+    """The actions of some commits, oldest first, file actions still as one text per commit."""
 
     protocol: dict[str, Any] | None = None
     metadata: dict[str, Any] | None = None
@@ -44,23 +44,25 @@ class CommitLines:
 
     def take(self, content: bytes) -> None:
         """Add the lines of one commit file."""
+        found: list[bytes] = []
         for raw in content.split(b"\n"):
             line = raw.strip()
             if line.startswith(_FILE_LINES):
-                self.files.append(line)
+                found.append(line)
             elif line and not line.startswith(_SKIPPED_LINES):
-                self._take_other(json.loads(line))
+                self._take_other(json.loads(line), found)
+        if found:
+            self.files.append(b"\n".join(found))
 
-    def _take_other(self, action: dict[str, Any]) -> None:
+    def _take_other(self, action: dict[str, Any], found: list[bytes]) -> None:
         if action.get("protocol"):
             self.protocol = action["protocol"]
         if action.get("metaData"):
             self.metadata = action["metaData"]
         if domain := action.get("domainMetadata"):
             self.domains[domain["domain"]] = domain
-        for kind in ("add", "remove"):
-            if action.get(kind):
-                self.files.append(json.dumps({kind: action[kind]}).encode())
+        kinds = [kind for kind in ("add", "remove") if action.get(kind)]
+        found.extend(json.dumps({kind: action[kind]}).encode() for kind in kinds)
 
 
 def replay_any(filesystem: fs.FileSystem, uri: str, segments: Sequence[Segment]) -> Replayed:
@@ -143,10 +145,11 @@ def read_commits(filesystem: fs.FileSystem, uri: str, segment: Segment) -> Commi
     return found
 
 
-def _live_files(lines: list[bytes], start: CheckpointContent, metadata: Metadata) -> pa.Table:
+def _live_files(texts: list[bytes], start: CheckpointContent, metadata: Metadata) -> pa.Table:
     """Checkpoint files that no later commit touches, then what the commits left."""
     names = metadata.physical_partition_columns
-    changed = parse_file_lines(lines, names)
+    changed = parse_file_lines(texts, names)
+    texts.clear()
     keys = file_keys(changed)
     tables = start.files(names)
     if len(keys):
