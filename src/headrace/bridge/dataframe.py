@@ -22,6 +22,9 @@ from headrace.tables import TableRef
 
 _ODD_NAME = re.compile(r"[ ,;{}()\n\t=]")
 _SCAN = re.compile(r"^FileScan parquet .*Batched: ")
+# A projection of bare columns: partition columns come last in a scan and are put in place. A
+# renamed or computed column would have an AS.
+_REORDER = re.compile(r"^Project \[[^\s,\[\]#]+#\d+L?(, [^\s,\[\]#]+#\d+L?)*\]$")
 _STAGE = re.compile(r"^\*?\(\d+\) ")
 
 
@@ -107,7 +110,7 @@ def _is_plain_scan(plan: str) -> bool:
     steps = [
         _STAGE.sub("", line.removeprefix("+- ")) for line in lines if not line.startswith("==")
     ]
-    steps = [step for step in steps if step != "ColumnarToRow"]
+    steps = [step for step in steps if step != "ColumnarToRow" and not _REORDER.match(step)]
     if len(steps) != 1 or not _SCAN.match(steps[0]):
         return False
     scan = steps[0]

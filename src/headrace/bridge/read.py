@@ -127,11 +127,9 @@ def open_dataset(
     if later is None:
         return dataset
     dataset = dataset.filter(expr=later)
-    return (
-        dataset
-        if columns is None
-        else dataset.select_columns(resolve_columns(request.spec, columns))
-    )
+    if columns is None:
+        return dataset
+    return dataset.select_columns(list(resolve_columns(request.spec, columns)))
 
 
 def apply_filter(
