@@ -106,7 +106,11 @@ def test_batches_of_every_format(dataset, batch_format):
 
 def test_pandas_parquet_and_splits(dataset, tmp_path):
     frame = dataset.to_pandas()
-    assert (len(frame), int(frame["x"].isna().sum()), str(frame["k"].dtype).removesuffix("[pyarrow]")) == (1000, 100, "int32")
+    assert (
+        len(frame),
+        int(frame["x"].isna().sum()),
+        str(frame["k"].dtype).removesuffix("[pyarrow]"),
+    ) == (1000, 100, "int32")
     dataset.write_parquet(str(tmp_path / "out"))
     assert pq.read_table(tmp_path / "out").num_rows == 1000
     train, test = dataset.train_test_split(0.25)
@@ -234,7 +238,12 @@ def test_credentials_show_nowhere(ray_cluster, numbers):
     snapshot = load_snapshot(numbers)
     request = plain_request(snapshot)
     secret = request.spec.__class__(
-        **{**request.spec.__dict__, "storage": Storage(kind="s3", access_key=SecretStr("hush-hush"), secret_key=SecretStr("hush-hush"))}
+        **{
+            **request.spec.__dict__,
+            "storage": Storage(
+                kind="s3", access_key=SecretStr("hush-hush"), secret_key=SecretStr("hush-hush")
+            ),
+        }
     )
     assert "hush-hush" not in repr(secret) + str(secret)
 
