@@ -71,7 +71,7 @@ def plan_reads(
     Returns:
         Tasks in file order. An empty table gives an empty list.
     """
-    table = files.files if isinstance(files, Snapshot) else files
+    table = files.planned_files if isinstance(files, Snapshot) else files
     if table.num_rows == 0:
         return []
     if "rows" not in table.column_names:

@@ -107,7 +107,7 @@ def from_delta(
 
 def plain_request(snapshot: Snapshot) -> Request:
     """A request for the whole version."""
-    return Request(plain_spec(snapshot), snapshot.files, snapshot.metadata)
+    return Request(plain_spec(snapshot), snapshot.planned_files, snapshot.metadata)
 
 
 def open_dataset(

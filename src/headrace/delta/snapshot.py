@@ -14,7 +14,7 @@ from headrace.delta.protocol import Metadata, Protocol, check_readable
 from headrace.delta.replay import replay_any
 from headrace.delta.schema import Field, Struct, schema_hash
 from headrace.delta.segments import list_log, plan_segments
-from headrace.delta.statistics import count_rows
+from headrace.delta.statistics import count_rows, physical_rows
 from headrace.delta.times import version_at
 from headrace.profiles.storage import Storage
 from headrace.tables import TableRef
@@ -83,9 +83,14 @@ class Snapshot:
         return sum(value or 0 for value in self.files["size"].to_pylist())
 
     @cached_property
+    def planned_files(self) -> pa.Table:
+        """The files with a column `rows`: rows in each, deleted ones included, null if unknown."""
+        return self.files.append_column("rows", physical_rows(self.files))
+
+    @cached_property
     def row_count(self) -> int | None:
         """Rows after deletion vectors, or None when a file has no statistics."""
-        return count_rows(self.files)
+        return count_rows(self.planned_files)
 
     def partition_values(self, column: str) -> pa.ChunkedArray:
         """Each file's value of a partition column, as the log has it."""

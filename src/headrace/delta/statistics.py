@@ -33,6 +33,8 @@ def live_rows(files: pa.Table) -> pa.Array:
 
 def physical_rows(files: pa.Table) -> pa.Array:
     """Rows in each file, deleted ones included; null when unknown."""
+    if "rows" in files.column_names:
+        return _flat(files["rows"])
     return stats_column(files, ("numRecords",), pa.int64())
 
 
