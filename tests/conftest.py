@@ -1,17 +1,22 @@
-"""Fixtures shared by all tests: one Spark session and one Ray cluster per session."""
+"""Fixtures shared by all tests: one Spark session, one Ray cluster, one Prefect server."""
 
 from __future__ import annotations
 
 import pytest
 
-from headrace.testing.fixtures import delta_table, local_ray, local_spark
+from headrace.testing.fixtures import delta_table, local_prefect, local_ray, local_spark
 
-__all__ = ["delta_table", "local_ray", "local_spark"]
+__all__ = ["delta_table", "local_prefect", "local_ray", "local_spark"]
 
 
 @pytest.fixture(scope="session")
 def spark(local_spark):
     return local_spark
+
+
+@pytest.fixture(scope="session")
+def prefect_url(local_prefect):
+    return local_prefect
 
 
 @pytest.fixture(scope="session")

@@ -403,7 +403,9 @@ class FlowNotFoundError(UserError):
     defined: list[str]
 
     def describe(self) -> str:
+        by_function = {full.rpartition(".")[2]: full for full in self.defined}
         near = closest(self.name, self.defined)
+        near = near or by_function.get(closest(self.name.rpartition(".")[2], by_function) or "")
         return lines(
             f"There is no pipeline {self.name!r}: {self.problem}.",
             f"Defined: {', '.join(self.defined) or 'none'}.",

@@ -87,10 +87,13 @@ def test_an_attempt_is_kept_with_its_tables_result_and_error(drive, ledger):
     assert kept.ended_at >= kept.started_at
 
 
-@pytest.mark.parametrize("result", [None, 0, False, "", [], {}, 1e300, "ü" * 1000, {"a": [None]}])
+@pytest.mark.parametrize(
+    "result", [None, 0, 6.0, 10**30, "6.0", False, "", [], {}, 1e300, "ü" * 1000, {"a": [None]}]
+)
 def test_a_result_comes_back_as_it_was(ledger, sqlite_url, result):
     run = Driver(ledger)
-    assert run.did("t", result=result).result == result
+    kept = run.did("t", result=result).result
+    assert (type(kept), kept) == (type(result), result)
 
 
 def test_attempts_are_numbered_without_gaps_and_the_last_one_counts(drive, ledger):

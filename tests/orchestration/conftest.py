@@ -1,33 +1,17 @@
-"""A sample project at a path with spaces and other letters, and one Prefect server for all."""
+"""A sample project at a path with spaces and other letters."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from headrace.ledger.store import open_ledger
-from headrace.orchestration.prefect_api import use_prefect
-from headrace.orchestration.servers import prefect_server
 
 SAMPLE = Path(__file__).parent / "sample"
-
-
-@pytest.fixture(scope="session")
-def prefect_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    server = prefect_server(tmp_path_factory.mktemp("prefect"))
-    url = server.ensure() + "/api"
-    use_prefect(url)
-    yield url
-    # Prefect sends its log records from a thread; let them go out before the server does.
-    from prefect.logging.handlers import APILogWorker
-
-    APILogWorker.drain_all(timeout=30)
-    server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -41,6 +41,7 @@ COMMANDS: Final[dict[str, Lazy]] = {
     "cancel": Lazy("headrace.cli.repair", "End a run that goes on.", "Run", "cancel_app"),
     "profiles": Lazy("headrace.cli.profiles", "List compute profiles, explain one.", "Look"),
     "tables": Lazy("headrace.cli.tables", "List tables, show and check one.", "Look"),
+    "gc": Lazy("headrace.cli.gc", "Remove what old runs left.", "Run"),
     "up": Lazy("headrace.cli.servers", "Start the project's Prefect server.", "Project", "up_app"),
     "down": Lazy("headrace.cli.servers", "End the background servers.", "Project", "down_app"),
     "ui": Lazy("headrace.cli.servers", "Print or open the pages.", "Project", "ui_app"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,6 +27,24 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class JsonText(sa.types.TypeDecorator[Any]):
+    """Any JSON value as text: 6.0 comes back as 6.0, and a whole number of any size as itself.
+
+    SQLite's JSON columns have numeric affinity, so that a bare 6.0 becomes 6 in them.
+    """
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Any) -> str | None:  # noqa: ARG002
+        """To text; None is NULL."""
+        return None if value is None else json.dumps(value)
+
+    def process_result_value(self, value: str | None, dialect: Any) -> Any:  # noqa: ARG002
+        """Back to the value."""
+        return None if value is None else json.loads(value)
 
 
 metadata = sa.MetaData(
@@ -133,7 +152,7 @@ attempt = sa.Table(
     sa.Column("limits", sa.JSON, nullable=False),
     sa.Column("inputs", sa.JSON, nullable=False),
     sa.Column("outputs", sa.JSON, nullable=False),
-    sa.Column("result", sa.JSON(none_as_null=True)),
+    sa.Column("result", JsonText),
     sa.Column("error", sa.JSON(none_as_null=True)),
     sa.Column("log_path", sa.Text),
     sa.Column("usage", sa.JSON(none_as_null=True)),

@@ -40,7 +40,13 @@ from headrace.ledger.records import (
 )
 from headrace.orchestration.artifacts import show_attachments, show_tables
 from headrace.orchestration.events import TaskEvent, tell_line, tell_task
-from headrace.orchestration.replay import earlier_attempt, item_key, note_call, take_over
+from headrace.orchestration.replay import (
+    earlier_attempt,
+    item_key,
+    note_call,
+    remembered,
+    take_over,
+)
 from headrace.orchestration.session import RunSession, active_session
 from headrace.orchestration.tasks import EngineTask
 from headrace.orchestration.tracked import finish_task_run, start_task_run
@@ -261,7 +267,7 @@ def _record_success(attempt: _Attempt, result: AttemptResult) -> Any:
     finish_task_run(session, attempt.mlflow_run_id, attempt.profile, result, attempt.log_path)
     show_tables(record.name, result)
     show_attachments(record.name, result)
-    return result.value
+    return remembered(session, record.name, result.value)
 
 
 def _record_failure(attempt: _Attempt, error: BaseException) -> None:

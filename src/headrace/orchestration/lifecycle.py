@@ -211,6 +211,7 @@ def _finish(session: RunSession, error: BaseException | None) -> tuple[State, st
         log.exception("the end of run %s could not be recorded", session.run.id)
         if error is None:
             raise
+    _remove_staging(session)
     if session.mlflow_run_id:
         session.tracker.send(
             RunLog(
@@ -221,6 +222,17 @@ def _finish(session: RunSession, error: BaseException | None) -> tuple[State, st
             )
         )
     return state, problem
+
+
+def _remove_staging(session: RunSession) -> None:
+    """Remove what was staged for the run; what stays after a crash goes with `headrace gc`."""
+    from headrace.bridge.staging import remove_staging
+
+    environment = session.project.environment
+    try:
+        remove_staging(session.run.id, lake=environment.lake, storage=environment.storage)
+    except Exception as error:  # noqa: BLE001 - the run is over, whatever the storage says
+        log.warning("staging tables of run %s were not removed: %s", session.run.id, error)
 
 
 def _end_state(session: RunSession, error: BaseException | None) -> tuple[State, str]:

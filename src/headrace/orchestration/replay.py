@@ -14,9 +14,10 @@ from prefect.context import TaskRunContext
 from headrace.engines.spec import untag_tables
 from headrace.exceptions import TaskFailedError
 from headrace.ledger.records import AttemptRecord, node_name, split_name
+from headrace.orchestration.calls import current_call
 from headrace.orchestration.events import TaskEvent, tell_task
 from headrace.orchestration.session import RunSession
-from headrace.orchestration.tasks import EngineTask, call_place
+from headrace.orchestration.tasks import EngineTask
 
 
 def item_key(task: EngineTask[Any, Any], arguments: dict[str, Any]) -> str:
@@ -26,7 +27,7 @@ def item_key(task: EngineTask[Any, Any], arguments: dict[str, Any]) -> str:
         return str(key(arguments))
     if key is not None:
         return str(arguments[key])
-    place = call_place.get()
+    place = current_call().place
     return str(place + 1) if place else ""
 
 
@@ -42,7 +43,7 @@ def note_call(session: RunSession, task: str, key: str) -> tuple[str, ...]:
         for given in inputs
         if isinstance(given, TaskRunResult) and given.id in session.nodes
     }
-    return tuple(sorted(found))
+    return tuple(sorted(found | current_call().depends_on))
 
 
 def earlier_attempt(
@@ -85,4 +86,10 @@ def take_over(session: RunSession, earlier: AttemptRecord) -> Any:
             log_path=earlier.log_path or "",
         )
     )
-    return untag_tables(earlier.result)
+    return remembered(session, earlier.name, untag_tables(earlier.result))
+
+
+def remembered(session: RunSession, name: str, result: Any) -> Any:
+    """The result of a task, known as such when the pipeline hands it on."""
+    session.calls.remember(name, result)
+    return result

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from headrace.orchestration.tasks import EngineTask, call_place, count_call
+from headrace.orchestration.tasks import EngineTask, noting_call
 
 if TYPE_CHECKING:
     from prefect.futures import PrefectConcurrentFuture
@@ -25,11 +25,8 @@ class SlotTaskRunner(ThreadPoolTaskRunner):  # type: ignore[type-arg]
             return super().submit(task, *args, **kwargs)
         from headrace.orchestration.session import active_session
 
-        token = call_place.set(count_call(task))
-        try:
+        with noting_call(task, (args, kwargs)):
             future: PrefectConcurrentFuture[Any] = super().submit(task, *args, **kwargs)
-        finally:
-            call_place.reset(token)
         session = active_session()
         if session is not None:
             session.submitted.append((task, future))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
@@ -21,6 +20,7 @@ from headrace.ledger.records import (
 )
 from headrace.ledger.repair import RepairPlan
 from headrace.ledger.store import Ledger
+from headrace.orchestration.calls import CallBook
 from headrace.orchestration.project import Project
 from headrace.orchestration.shared_engines import SharedEngines
 from headrace.orchestration.slots import Slots
@@ -54,6 +54,8 @@ class RunSession:
         submitted: Tasks that were submitted, with their futures.
         nodes: Task (and item) by the id of its Prefect task run.
         moved: Tasks (and items) that ran in this pass, and were not reused.
+        calls: Calls of tasks in the order of the pipeline, and their results.
+        slots: Cores and memory of this machine, shared by all runs of this process.
     """
 
     project: Project
@@ -70,9 +72,9 @@ class RunSession:
     submitted: list[tuple[EngineTask[Any, Any], Any]] = field(default_factory=list)
     nodes: dict[UUID, str] = field(default_factory=dict)
     moved: set[str] = field(default_factory=set)
+    calls: CallBook = field(default_factory=CallBook)
     slots: Slots = field(default_factory=lambda: _slots)
     _cancels: list[threading.Event] = field(default_factory=list)
-    _places: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -84,13 +86,6 @@ class RunSession:
     def folder(self) -> Path:
         """Where the run's attempts keep their logs and results."""
         return self.project.state / "runs" / self.run.id
-
-    def next_place(self, task: str) -> int:
-        """How many times the pipeline has called this task before; counts this call."""
-        with self._lock:
-            place = self._places[task]
-            self._places[task] += 1
-            return place
 
     def stop(self, reason: str) -> None:
         """Stop everything that the run has started."""

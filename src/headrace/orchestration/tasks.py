@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
@@ -27,9 +27,6 @@ INJECTED: dict[Kind, tuple[str, ...]] = {
     "python": ("context",),
 }
 """Parameters that headrace fills in and a caller doesn't see, by kind of task."""
-
-call_place: ContextVar[int | None] = ContextVar("headrace_call_place", default=None)
-"""How many times the pipeline had called this task before, noted where the flow calls it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,11 +66,8 @@ class EngineTask(Task[P, R], Generic[P, R]):
         if inside_task() or FlowRunContext.get() is None:
             kwargs.pop("wait_for", None)
             return call_plain(self.function, self.settings.kind, args, kwargs)
-        token = call_place.set(count_call(self))
-        try:
+        with noting_call(self, (args, kwargs)):
             return super().__call__(*args, **kwargs)
-        finally:
-            call_place.reset(token)
 
     def with_options(self, **options: Any) -> EngineTask[P, R]:
         """A copy with other options: Prefect's, and `profile`, `key`, `timeout_s`."""
@@ -112,12 +106,17 @@ def _active_spark(function: Callable[..., Any]) -> Any:
     return session
 
 
-def count_call(task: EngineTask[Any, Any]) -> int | None:
-    """How many times the pipeline has called this task before, or None outside a session."""
+@contextmanager
+def noting_call(task: EngineTask[Any, Any], arguments: object) -> Iterator[None]:
+    """Note a call of a task in the pipeline's own thread, where calls have an order."""
     from headrace.orchestration.session import active_session
 
     session = active_session()
-    return session.next_place(task.name) if session is not None else None
+    if session is None:
+        yield
+        return
+    with session.calls.calling(task.name, arguments):
+        yield
 
 
 @overload

@@ -1,7 +1,7 @@
 """Fixtures with real engines, started once per test session.
 
 Import them in the `conftest.py` of your tests:
-`from headrace.testing.fixtures import delta_table, local_ray, local_spark`.
+`from headrace.testing.fixtures import delta_table, local_prefect, local_ray, local_spark`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,25 @@ def local_ray(pytestconfig: pytest.Config) -> Iterator[dict[str, Any]]:
     profile = RayProfile(name="test", cores=2, memory_mib=1536, object_store_mib=256)
     with open_ray(profile, import_paths=[pytestconfig.rootpath]) as info:
         yield info
+
+
+@pytest.fixture(scope="session")
+def local_prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of the API of a Prefect server, the same for all tests; this process uses it."""
+    from headrace.orchestration.prefect_api import use_prefect
+    from headrace.orchestration.servers import prefect_server
+
+    server = prefect_server(tmp_path_factory.mktemp("prefect"))
+    url = server.ensure() + "/api"
+    use_prefect(url)
+    try:
+        yield url
+        # Prefect sends its log records from a thread; let them go out before the server does.
+        from prefect.logging.handlers import APILogWorker
+
+        APILogWorker.drain_all(timeout=30)
+    finally:
+        server.stop()
 
 
 @pytest.fixture

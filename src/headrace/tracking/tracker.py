@@ -234,16 +234,16 @@ def _dataset(use: TableUse) -> Any:
     """A table version as MLflow's dataset with a Delta source."""
     import json
 
-    from mlflow.data.delta_dataset_source import DeltaDatasetSource
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
-    source = DeltaDatasetSource(path=use.ref.uri, delta_table_version=use.ref.version)
+    # What `DeltaDatasetSource.to_json()` writes, which leaves version 0 out.
+    source = {"path": use.ref.uri, "delta_table_version": use.ref.version}
     return DatasetInput(
         dataset=Dataset(
             name=use.ref.name or use.ref.uri.rsplit("/", 1)[-1],
             digest=f"v{use.ref.version}-{use.ref.schema_hash[:8]}",
-            source_type=source._get_source_type(),  # noqa: SLF001 - its only public name is here
-            source=source.to_json(),
+            source_type="delta_table",
+            source=json.dumps(source),
             profile=json.dumps({"num_rows": use.ref.row_count, "num_files": use.ref.file_count}),
         ),
         tags=[InputTag("mlflow.data.context", use.context)],

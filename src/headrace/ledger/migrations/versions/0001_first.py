@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from headrace.ledger.schema import BigId, UtcDateTime
+from headrace.ledger.schema import BigId, JsonText, UtcDateTime
 
 revision = "0001"
 down_revision = None
@@ -118,7 +118,7 @@ def _create_attempt() -> None:
         sa.Column("limits", sa.JSON, nullable=False),
         sa.Column("inputs", sa.JSON, nullable=False),
         sa.Column("outputs", sa.JSON, nullable=False),
-        sa.Column("result", sa.JSON(none_as_null=True)),
+        sa.Column("result", JsonText),
         sa.Column("error", sa.JSON(none_as_null=True)),
         sa.Column("log_path", sa.Text),
         sa.Column("usage", sa.JSON(none_as_null=True)),
