@@ -45,7 +45,7 @@ CONDITIONS = [
     "b", "not b", "b = true", "b is true", "b is not false", "b is false", "b and i > 0", "b or null",
     "st.a > 0", "st.`A b` = ''", "st is null", "st.a is null", "ST.A >= 0 -- a comment",
     "cast(i as bigint) = l", "cast(l as string) = '7'", "isnull(i)", "isnotnull(i)",
-    "null", "true", "1 = 1 and n < 3", "n >= 0 and (n = 1 or n = 2) and not n = 2", "n = 0x or true",
+    "null or n = 1", "true", "1 = 1 and n < 3", "n >= 0 and (n = 1 or n = 2) and not n = 2", "n = 0x or true",
 ]  # fmt: skip
 NOT_FOR_US = {"x < 'a' is null or true", "n = 0x or true", "upper(s) = 'ABC' or n > 3"}
 
