@@ -70,7 +70,9 @@ def int96(path):
              dt.datetime(2262, 4, 12), dt.datetime(9999, 12, 31, 23, 59, 59, 999999), None]  # fmt: skip
     # INT96 is days and nanoseconds; pyarrow reaches beyond 1677 only from microseconds.
     data = pa.table({"t": pa.array(naive, pa.timestamp("us")), "a": pa.array(range(7), pa.int32())})
-    nested = data.append_column("s", pa.array([{"u": value} for value in naive], pa.struct([("u", pa.timestamp("us"))])))
+    nested = data.append_column(
+        "s", pa.array([{"u": value} for value in naive], pa.struct([("u", pa.timestamp("us"))]))
+    )
     add = log.file("f.parquet", nested, use_deprecated_int96_timestamps=True)
     log.begin(("t", "timestamp"), ("a", "integer"), ("s", struct(("u", "timestamp"))), more=[add])
 
@@ -80,15 +82,22 @@ def absolute_paths(path):
     log = Log(path)
     other = f"{path}-elsewhere/a b"
     adds = [
-        log.file(f"{other}/f1.parquet", ints(1), path=f"file:{other}/f1.parquet".replace(" ", "%20")),
-        log.file(f"{other}/f2.parquet", ints(2), path=f"file://{other}/f2.parquet".replace(" ", "%20")),
+        log.file(
+            f"{other}/f1.parquet", ints(1), path=f"file:{other}/f1.parquet".replace(" ", "%20")
+        ),
+        log.file(
+            f"{other}/f2.parquet", ints(2), path=f"file://{other}/f2.parquet".replace(" ", "%20")
+        ),
         log.file(f"{other}/f3.parquet", ints(3), path=f"{other}/f3.parquet".replace(" ", "%20")),
         log.file("sub dir/f%4.parquet", ints(4), path="sub%20dir/f%254.parquet"),
         log.file("plus+and&ü.parquet", ints(5), path="plus+and&%C3%BC.parquet"),
         log.file("p=a%2Fb/f.parquet", ints(6), path="p=a%252Fb/f.parquet"),
     ]
     log.begin(("a", "integer"), more=adds)
-    log.commit(log.remove(f"{other}/f1.parquet".replace(" ", "%20")), log.remove(f"file:{other}/f3.parquet".replace(" ", "%20")))
+    log.commit(
+        log.remove(f"{other}/f1.parquet".replace(" ", "%20")),
+        log.remove(f"file:{other}/f3.parquet".replace(" ", "%20")),
+    )
 
 
 @table
@@ -185,9 +194,17 @@ one_type("zoned_for_ntz", "timestamp_ntz", pa.array([1, 2], pa.timestamp("us", "
 one_type("naive_for_timestamp", "timestamp", pa.array([1, 2], pa.timestamp("us")))
 one_type("nanos", "timestamp", pa.array([1000, 2000], pa.timestamp("ns", "UTC")))
 one_type("naive_ms_for_ntz", "timestamp_ntz", pa.array([1, 2], pa.timestamp("ms")))
-one_type("decimal_wider_scale", "decimal(12,4)", lambda: pa.array([Decimal("1.25")], pa.decimal128(9, 2)))
-one_type("decimal_less_scale", "decimal(12,1)", lambda: pa.array([Decimal("1.20")], pa.decimal128(9, 2)))
-one_type("decimal_less_precision", "decimal(4,2)", lambda: pa.array([Decimal("1.20")], pa.decimal128(9, 2)))
+one_type(
+    "decimal_wider_scale", "decimal(12,4)", lambda: pa.array([Decimal("1.25")], pa.decimal128(9, 2))
+)
+one_type(
+    "decimal_less_scale", "decimal(12,1)", lambda: pa.array([Decimal("1.20")], pa.decimal128(9, 2))
+)
+one_type(
+    "decimal_less_precision",
+    "decimal(4,2)",
+    lambda: pa.array([Decimal("1.20")], pa.decimal128(9, 2)),
+)
 one_type("string_for_int", "integer", pa.array(["1"]))
 one_type("bool_for_int", "integer", pa.array([True]))
 one_type("string_for_date", "date", pa.array(["2020-01-01"]))
@@ -210,14 +227,26 @@ def char_columns(path):
     log = Log(path)
     meta = {"__CHAR_VARCHAR_TYPE_STRING": "char(5)"}
     nested = {"__CHAR_VARCHAR_TYPE_STRING": "array<char(3)>"}
-    add = log.file("f.parquet", {"c": ["ab", None, "abcdefg", "é"], "n": pa.array([["x"]] * 4)}, partition={"p": "q"})
-    log.begin(("c", "string", meta), ("n", array("string"), nested), ("p", "string", meta), partitions=["p"], more=[add])
+    add = log.file(
+        "f.parquet",
+        {"c": ["ab", None, "abcdefg", "é"], "n": pa.array([["x"]] * 4)},
+        partition={"p": "q"},
+    )
+    log.begin(
+        ("c", "string", meta),
+        ("n", array("string"), nested),
+        ("p", "string", meta),
+        partitions=["p"],
+        more=[add],
+    )
 
 
 @table
 def upper_and_lower_case(path):
     log = Log(path)
-    data = pa.table({"ID": [1, 2], "Struct": pa.array([{"InNer": 1}, None], pa.struct([("InNer", pa.int64())]))})
+    data = pa.table(
+        {"ID": [1, 2], "Struct": pa.array([{"InNer": 1}, None], pa.struct([("InNer", pa.int64())]))}
+    )
     log.begin(("id", "long"), ("sTRUCT", struct(("inner", "long"))), ("P", "string"), partitions=["P"],
               more=[log.file("f.parquet", data, partition={"P": "x"})])  # fmt: skip
 
@@ -249,7 +278,11 @@ def partition_column_also_in_file(path):
 @table
 def legacy_mapping_by_name(path):
     log = Log(path)
-    data = {"col-1": [1, 2], "A": [7, 8], "col-2": pa.array([{"f-1": "x"}, None], pa.struct([("f-1", pa.string())]))}
+    data = {
+        "col-1": [1, 2],
+        "A": [7, 8],
+        "col-2": pa.array([{"f-1": "x"}, None], pa.struct([("f-1", pa.string())])),
+    }
     log.begin(
         ("A", "long", mapped(1, "col-1")), ("s", struct(("x", "string", mapped(4, "f-1")), ("y", "long", mapped(5, "f-2"))), mapped(2, "col-2")),
         ("part", "string", mapped(3, "col-3")), reader=2, writer=5, partitions=["part"],
@@ -259,7 +292,12 @@ def legacy_mapping_by_name(path):
 
 
 def with_ids(schema, ids):
-    fields = [field.with_metadata({"PARQUET:field_id": str(ids[field.name])}) if field.name in ids else field for field in schema]
+    fields = [
+        field.with_metadata({"PARQUET:field_id": str(ids[field.name])})
+        if field.name in ids
+        else field
+        for field in schema
+    ]
     return pa.schema(fields)
 
 
@@ -283,7 +321,9 @@ def legacy_mapping_by_id(path):
 @table
 def mapping_by_id_partly(path):
     log = Log(path)
-    schema = pa.schema([pa.field("a", pa.int64(), metadata={"PARQUET:field_id": "1"}), pa.field("b", pa.int64())])
+    schema = pa.schema(
+        [pa.field("a", pa.int64(), metadata={"PARQUET:field_id": "1"}), pa.field("b", pa.int64())]
+    )
     log.begin(("x", "long", mapped(1, "a")), ("b", "long", mapped(2, "b")), reader=2, writer=5, conf={"delta.columnMapping.mode": "id"},
               more=[log.file("f.parquet", pa.table([[1], [2]], schema=schema))])  # fmt: skip
 
@@ -306,7 +346,12 @@ def wrong_hint_and_broken_checkpoints(path):
 @table
 def several_row_groups(path):
     log = Log(path)
-    add = log.file("f.parquet", {"a": pa.array(range(1000), pa.int32())}, row_group_size=64, stats={"numRecords": 1000})
+    add = log.file(
+        "f.parquet",
+        {"a": pa.array(range(1000), pa.int32())},
+        row_group_size=64,
+        stats={"numRecords": 1000},
+    )
     log.begin(("a", "integer"), more=[add])
 
 
@@ -319,12 +364,24 @@ def portable(rows, *, native=False):
     body += (len(rows) - 1).to_bytes(2, "little") + (16).to_bytes(4, "little")
     body += b"".join(row.to_bytes(2, "little") for row in rows)
     if native:
-        return (1681511376).to_bytes(4, "little") + (1).to_bytes(4, "little") + len(body).to_bytes(4, "little") + body
-    return (1681511377).to_bytes(4, "little") + (1).to_bytes(8, "little") + (0).to_bytes(4, "little") + body
+        return (
+            (1681511376).to_bytes(4, "little")
+            + (1).to_bytes(4, "little")
+            + len(body).to_bytes(4, "little")
+            + body
+        )
+    return (
+        (1681511377).to_bytes(4, "little")
+        + (1).to_bytes(8, "little")
+        + (0).to_bytes(4, "little")
+        + body
+    )
 
 
 def z85(data):
-    alphabet = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+    alphabet = (
+        "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+    )
     data = data + b"\0" * (-len(data) % 4)
     text = ""
     for at in range(0, len(data), 4):
@@ -337,7 +394,13 @@ def in_file(target, rows, lead=1):
     import zlib
 
     data = portable(rows)
-    body = b"\x01" + b"?" * (lead - 1) + len(data).to_bytes(4, "big") + data + zlib.crc32(data).to_bytes(4, "big")
+    body = (
+        b"\x01"
+        + b"?" * (lead - 1)
+        + len(data).to_bytes(4, "big")
+        + data
+        + zlib.crc32(data).to_bytes(4, "big")
+    )
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(body)
     return {"sizeInBytes": len(data), "cardinality": len(rows), "offset": lead}
@@ -354,9 +417,18 @@ def deletion_vectors_of_all_kinds(path):
     absolute = in_file(log.path.parent / "dv elsewhere" / "x.bin", [9])
     here = in_file(log.path / f"deletion_vector_{number}.bin", list(range(10)))
     vectors = [
-        {"storageType": "i", "pathOrInlineDv": z85(inline), "sizeInBytes": len(inline), "cardinality": 2},
+        {
+            "storageType": "i",
+            "pathOrInlineDv": z85(inline),
+            "sizeInBytes": len(inline),
+            "cardinality": 2,
+        },
         {"storageType": "u", "pathOrInlineDv": "ab" + z85(number.bytes), **relative},
-        {"storageType": "p", "pathOrInlineDv": f"file:{log.path.parent}/dv%20elsewhere/x.bin", **absolute},
+        {
+            "storageType": "p",
+            "pathOrInlineDv": f"file:{log.path.parent}/dv%20elsewhere/x.bin",
+            **absolute,
+        },
         {"storageType": "u", "pathOrInlineDv": z85(number.bytes), **here},
     ]
     data = [{"a": pa.array(range(base, base + 10), pa.int32())} for base in (0, 10, 20, 30)]
@@ -370,7 +442,16 @@ def deletion_vectors_of_all_kinds(path):
 @table
 def catalog_managed(path):
     log = Log(path)
-    info = {"commitInfo": {"inCommitTimestamp": 1000, "timestamp": 1000, "operation": "WRITE", "operationParameters": {}, "engineInfo": "x", "txnId": "y"}}
+    info = {
+        "commitInfo": {
+            "inCommitTimestamp": 1000,
+            "timestamp": 1000,
+            "operation": "WRITE",
+            "operationParameters": {},
+            "engineInfo": "x",
+            "txnId": "y",
+        }
+    }
     protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["catalogManaged", "vacuumProtocolCheck"],
                              "writerFeatures": ["catalogManaged", "inCommitTimestamp", "vacuumProtocolCheck"]}}  # fmt: skip
     meta = {"metaData": {"id": "x", "format": {"provider": "parquet", "options": {}}, "schemaString": json.dumps(struct(("a", "integer"))),
@@ -382,9 +463,32 @@ def catalog_managed(path):
 def adaptive_metadata(path):
     log = Log(path)
     needed = ["adaptiveMetadata-preview", "deletionVectors", "domainMetadata", "catalogManaged", "vacuumProtocolCheck", "inCommitTimestamp", "columnMapping", "rowTracking", "v2Checkpoint", "appendOnly", "invariants"]  # fmt: skip
-    readers = ["adaptiveMetadata-preview", "deletionVectors", "catalogManaged", "vacuumProtocolCheck", "columnMapping", "v2Checkpoint"]
-    info = {"commitInfo": {"inCommitTimestamp": 1000, "timestamp": 1000, "operation": "WRITE", "operationParameters": {}, "engineInfo": "x", "txnId": "y"}}
-    protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": readers, "writerFeatures": needed}}
+    readers = [
+        "adaptiveMetadata-preview",
+        "deletionVectors",
+        "catalogManaged",
+        "vacuumProtocolCheck",
+        "columnMapping",
+        "v2Checkpoint",
+    ]
+    info = {
+        "commitInfo": {
+            "inCommitTimestamp": 1000,
+            "timestamp": 1000,
+            "operation": "WRITE",
+            "operationParameters": {},
+            "engineInfo": "x",
+            "txnId": "y",
+        }
+    }
+    protocol = {
+        "protocol": {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": readers,
+            "writerFeatures": needed,
+        }
+    }
     meta = {"metaData": {"id": "x", "format": {"provider": "parquet", "options": {}}, "schemaString": json.dumps(struct(("a", "integer"))),
                          "partitionColumns": [], "configuration": {"delta.enableInCommitTimestamps": "true"}, "createdTime": 0}}  # fmt: skip
     log.commit(info, protocol, meta, log.file("f.parquet", ints(1)))
@@ -394,9 +498,18 @@ def adaptive_metadata(path):
 def checkpoint_with_little_in_it(path):
     """A checkpoint as a small writer makes it: no stats column, partition values as a map."""
     log = Log(path)
-    log.begin(("a", "integer"), ("p", "string"), partitions=["p"], more=[log.file("f0.parquet", ints(0), partition={"p": "x"})])
+    log.begin(
+        ("a", "integer"),
+        ("p", "string"),
+        partitions=["p"],
+        more=[log.file("f0.parquet", ints(0), partition={"p": "x"})],
+    )
     log.commit(log.file("f1.parquet", ints(1), partition={"p": None}))
-    first = [json.loads(line) for version in (0, 1) for line in (log.path / "_delta_log" / f"{version:020d}.json").read_text().splitlines()]
+    first = [
+        json.loads(line)
+        for version in (0, 1)
+        for line in (log.path / "_delta_log" / f"{version:020d}.json").read_text().splitlines()
+    ]
     rows = [{"protocol": None, "metaData": None, "add": None} | action for action in first]
     for row in rows:
         if row["add"]:
@@ -413,7 +526,10 @@ def checkpoint_with_little_in_it(path):
         ("add", pa.struct([("path", pa.string()), ("partitionValues", text_map), ("size", pa.int64()),
                            ("modificationTime", pa.int64()), ("dataChange", pa.bool_())])),
     ])  # fmt: skip
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), log.path / "_delta_log" / f"{1:020d}.checkpoint.parquet")
+    pq.write_table(
+        pa.Table.from_pylist(rows, schema=schema),
+        log.path / "_delta_log" / f"{1:020d}.checkpoint.parquet",
+    )
     for version in (0, 1):
         (log.path / "_delta_log" / f"{version:020d}.json").unlink()
     log.commit(log.file("f2.parquet", ints(2), partition={"p": "y"}), log.remove("f0.parquet"))
@@ -427,7 +543,9 @@ def compacted_log(path):
     second = log.file("f2.parquet", ints(2))
     log.commit(second, log.remove("f1.parquet"))
     lines = [json.dumps(action) for action in (second, log.remove("f1.parquet"))]
-    (log.path / "_delta_log" / f"{1:020d}.{2:020d}.compacted.json").write_text("\n".join(lines) + "\n")
+    (log.path / "_delta_log" / f"{1:020d}.{2:020d}.compacted.json").write_text(
+        "\n".join(lines) + "\n"
+    )
     log.commit(log.file("f3.parquet", ints(3)))
 
 

@@ -56,7 +56,12 @@ def every_type_rows():
 @table
 def every_type(spark, path):
     run(spark, path, f"create table $t ({EVERY_TYPE}) using delta")
-    frame = spark.createDataFrame(every_type_rows(), EVERY_TYPE.replace("char(5)", "string").replace("varchar(7)", "string").replace("varstring", "string"))
+    frame = spark.createDataFrame(
+        every_type_rows(),
+        EVERY_TYPE.replace("char(5)", "string")
+        .replace("varchar(7)", "string")
+        .replace("varstring", "string"),
+    )
     frame.coalesce(1).write.format("delta").mode("append").save(path)
 
 
@@ -88,10 +93,15 @@ def zero_row_file(spark, path):
 
 @table
 def deletion_vectors(spark, path):
-    run(spark, path, "create table $t (id long, s string) using delta "
-        "tblproperties ('delta.enableDeletionVectors'='true')")
+    run(
+        spark,
+        path,
+        "create table $t (id long, s string) using delta "
+        "tblproperties ('delta.enableDeletionVectors'='true')",
+    )
     spark.range(0, 300_000, 1, 1).selectExpr("id", "concat('v', id % 97) s").write.option(
-        "parquet.block.size", 256 * 1024).format("delta").mode("append").save(path)
+        "parquet.block.size", 256 * 1024
+    ).format("delta").mode("append").save(path)
     run(spark, path, "delete from $t where id % 3 = 0", "delete from $t where id between 1000 and 250000",
         "update $t set s = 'new' where id = 250001", "delete from $t where id = 299999")  # fmt: skip
 
@@ -180,7 +190,9 @@ def partitions_of_every_type(spark, path):
     ]  # fmt: skip
     frame = spark.createDataFrame(rows, f"id int, {PARTITION_TYPES}")
     names = [item.split()[0] for item in PARTITION_TYPES.replace("\n", " ").split(", ")]
-    frame.coalesce(1).write.format("delta").partitionBy(*[name.strip() for name in names]).save(path)
+    frame.coalesce(1).write.format("delta").partitionBy(*[name.strip() for name in names]).save(
+        path
+    )
 
 
 @table
@@ -313,7 +325,11 @@ def shredded_variants(spark, path):
     spark.conf.set("spark.sql.variant.writeShredding.enabled", "true")
     spark.conf.set("spark.sql.variant.forceShreddingSchemaForTest",
                    "a int, b string, c struct<d: double, e: array<long>>, f decimal(10,2), g date, h timestamp, i boolean, j binary")  # fmt: skip
-    run(spark, path, "create table $t (id int, v variant) using delta tblproperties ('delta.enableVariantShredding'='true')")
+    run(
+        spark,
+        path,
+        "create table $t (id int, v variant) using delta tblproperties ('delta.enableVariantShredding'='true')",
+    )
     values = ['{"a":1,"b":"x","c":{"d":1.5,"e":[1,2]},"z":[1,{"q":null}]}', '{"a":"not int","b":null}', "5", "null",
               '{"c":{"d":"text","extra":1,"e":[1,"a",3]}}', "[1,2]", "{}", '"s"', '{"f":12.25,"i":true,"a":300000000000}']  # fmt: skip
     for index, value in enumerate(values):
@@ -332,11 +348,26 @@ def void_columns(spark, path):
 
 @table
 def legacy_calendar(spark, path):
-    keys = ["spark.sql.parquet.datetimeRebaseModeInWrite", "spark.sql.parquet.int96RebaseModeInWrite"]
+    keys = [
+        "spark.sql.parquet.datetimeRebaseModeInWrite",
+        "spark.sql.parquet.int96RebaseModeInWrite",
+    ]
     for key in keys:
         spark.conf.set(key, "LEGACY")
-    rows = [("0001-01-01",), ("1000-02-28",), ("1500-02-28",), ("1582-10-04",), ("1582-10-15",), ("1880-06-01",), ("2020-01-01",)]
-    run(spark, path, "create table $t (d date, t timestamp, s struct<d:date,t:timestamp>) using delta")
+    rows = [
+        ("0001-01-01",),
+        ("1000-02-28",),
+        ("1500-02-28",),
+        ("1582-10-04",),
+        ("1582-10-15",),
+        ("1880-06-01",),
+        ("2020-01-01",),
+    ]
+    run(
+        spark,
+        path,
+        "create table $t (d date, t timestamp, s struct<d:date,t:timestamp>) using delta",
+    )
     spark.createDataFrame(rows, "x string").createOrReplaceTempView("legacy_rows")
     sql = ("select cast(x as date) d, cast(concat(x, ' 01:02:03.000004') as timestamp) t, "
            "named_struct('d', cast(x as date), 't', cast(concat(x, ' 12:00:00') as timestamp)) s from legacy_rows")  # fmt: skip
@@ -355,7 +386,12 @@ def legacy_parquet_format(spark, path):
     spark.conf.set("spark.sql.parquet.writeLegacyFormat", "true")
     spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
     run(spark, path, f"create table $t ({EVERY_TYPE}) using delta")
-    frame = spark.createDataFrame(every_type_rows(), EVERY_TYPE.replace("char(5)", "string").replace("varchar(7)", "string").replace("varstring", "string"))
+    frame = spark.createDataFrame(
+        every_type_rows(),
+        EVERY_TYPE.replace("char(5)", "string")
+        .replace("varchar(7)", "string")
+        .replace("varstring", "string"),
+    )
     frame.coalesce(1).write.format("delta").mode("append").save(path)
     spark.conf.unset("spark.sql.parquet.writeLegacyFormat")
     spark.conf.unset("spark.sql.parquet.outputTimestampType")
