@@ -52,6 +52,9 @@ class TaskContext:
         task: Name of the task.
         attempt: 1 for the first attempt, then 2, 3, ...
         key: Key of the for-each item, or an empty string.
+        generation: Tells attempts that do the same work from those that do other work: the same
+            for a retry, another one when arguments or code have changed.
+        cursors: Versions up to which the last successful run of the task read tables' changes.
         pipeline: Name of the pipeline.
         parameters: The run's parameters, as JSON values.
         lake: Address of the folder that short table names live in.
@@ -69,6 +72,8 @@ class TaskContext:
     task: str = "local"
     attempt: int = 1
     key: str = ""
+    generation: str = ""
+    cursors: Mapping[str, int] = field(default_factory=dict)
     pipeline: str = "local"
     parameters: Mapping[str, Any] = field(default_factory=dict)
     lake: str = ".headrace/lake"
@@ -93,8 +98,14 @@ class TaskContext:
         return resolve_table(name, lake=self.lake)
 
     def write_key(self) -> tuple[str, str]:
-        """The key that makes this task's writes exactly-once: the same for every attempt of it."""
-        return self.run_id, f"{self.task}/{self.key}" if self.key else self.task
+        """The key that makes this task's writes exactly-once.
+
+        It is the same for every attempt that does the same work, so that a rerun after a crash
+        between commit and report leaves one copy. An attempt with other arguments or other code
+        has another key: its write is not a repetition.
+        """
+        item = f"{self.task}/{self.key}" if self.key else self.task
+        return self.run_id, f"{item}@{self.generation}" if self.generation else item
 
     def record_read(self, ref: TableRef) -> None:
         """Note that the task read this version."""

@@ -125,3 +125,22 @@ def test_a_task_that_the_code_no_longer_has_does_not_keep_the_run_red(flows, led
     assert latest["at_most"].state == "excluded"
     assert "no longer calls" in latest["at_most"].reason
     assert ledger.get_run(run.id).state == "success"
+
+
+def test_a_task_that_is_told_to_run_again_writes_again(flows, ledger, ran):
+    assert flows.tabled(rows=3) == 3
+    run = ledger.get_run("last")
+    before = ledger.latest_attempts(run.id)["make_table"].outputs[0].ref
+    assert repair(run.id, tasks=("make_table",), with_dependents=True, parameters={"rows": 8}) == 8
+    assert ran() == ["make_table", "make_table", "read_back", "read_back"]
+    after = ledger.latest_attempts(run.id)["make_table"].outputs[0].ref
+    assert (before.row_count, after.row_count) == (3, 8)
+    assert after.version > before.version
+
+
+def test_a_failed_attempt_tells_what_it_used(flows, ledger):
+    with pytest.raises(TaskFailedError):
+        flows.add_up(limit=1)
+    failed = ledger.latest_attempts(ledger.get_run("last").id)["at_most"]
+    assert failed.usage["wall_s"] > 0
+    assert failed.error.type == "builtins.ValueError"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.bridge.source import Request
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
 
 # The mode under which a read of changes is kept among a task's reads.
 CHANGES_MODE = "changes"
-CursorLookup = Callable[[TaskContext, str], int | None]
-
-_lookups: list[CursorLookup] = []
 
 
 def change_request(snapshot: Snapshot, ref: TableRef, since: int | str) -> Request:
@@ -53,21 +49,12 @@ def change_request(snapshot: Snapshot, ref: TableRef, since: int | str) -> Reque
     return Request(changes.spec, changes.files, snapshot.metadata)
 
 
-def use_cursor_lookup(lookup: CursorLookup) -> None:
-    """Ask `lookup(context, uri)` first for where a task's changes ended; None asks the next one.
-
-    The ledger knows which reads of changes a task's last successful attempt made.
-    """
-    _lookups.insert(0, lookup)
-
-
 def last_version(context: TaskContext, uri: str) -> int | None:
     """The version up to which this task has worked through a table's changes, or None."""
-    for lookup in _lookups:
-        found = lookup(context, uri)
-        if found is not None:
-            return found
-    return _stored(context).get(normal_uri(uri))
+    # In a pipeline the ledger knows; a file remembers for a task that is run by hand.
+    known = {normal_uri(table): version for table, version in context.cursors.items()}
+    found = known.get(normal_uri(uri))
+    return _stored(context).get(normal_uri(uri)) if found is None else found
 
 
 def save_cursors(context: TaskContext | None = None) -> None:

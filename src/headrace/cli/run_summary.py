@@ -49,7 +49,11 @@ def _results(attempt: AttemptRecord) -> list[tuple[str, str]]:
     if not isinstance(attempt.result, dict):
         return []
     plain = (str, int, float, bool)
-    shown = [(key, value) for key, value in attempt.result.items() if isinstance(value, plain)]
+    shown = [
+        (key, value)
+        for key, value in attempt.result.items()
+        if isinstance(value, plain) and "\n" not in str(value)
+    ]
     return [
         (key, f"{value:,.4g}" if isinstance(value, float) else str(value)) for key, value in shown
     ]

@@ -57,6 +57,8 @@ class AttemptSpec(BaseModel):
         task: Name of the task.
         attempt: 1 for the first attempt, then 2, 3, ...
         key: Key of the for-each item, or an empty string.
+        generation: The same for attempts that do the same work; see `TaskContext`.
+        cursors: Versions up to which the task has read tables' changes; see `TaskContext`.
         pipeline: Name of the pipeline.
         parameters: The run's parameters, as JSON values.
         lake: Absolute folder or address that short table names live in.
@@ -83,6 +85,8 @@ class AttemptSpec(BaseModel):
     task: str
     attempt: int = 1
     key: str = ""
+    generation: str = ""
+    cursors: dict[str, int] = Field(default_factory=dict)
     pipeline: str = "local"
     parameters: dict[str, Any] = Field(default_factory=dict)
     lake: str

@@ -64,6 +64,8 @@ def make_context(spec: AttemptSpec) -> TaskContext:
         task=spec.task,
         attempt=spec.attempt,
         key=spec.key,
+        generation=spec.generation,
+        cursors=spec.cursors,
         pipeline=spec.pipeline,
         parameters=spec.parameters,
         lake=spec.lake,

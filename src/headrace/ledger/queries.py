@@ -135,6 +135,21 @@ class ReadStore(LedgerBase):
         row = self.database.read(lambda c: c.execute(query).one_or_none())
         return attempt_record(row) if row else None
 
+    def count_successes(self, run_id: str, task: str, key: str = "") -> int:
+        """How often a task or item of the run ran to success; a reused result does not count."""
+        query = (
+            sa.select(sa.func.count())
+            .select_from(ATTEMPT)
+            .where(
+                ATTEMPT.c.run_id == run_id,
+                ATTEMPT.c.task == task,
+                ATTEMPT.c.key == key,
+                ATTEMPT.c.state == "success",
+                ATTEMPT.c.reused_from.is_(None),
+            )
+        )
+        return self.database.read(lambda c: int(c.execute(query).scalar_one()))
+
     def last_success(self, pipeline: str, task: str, key: str = "") -> AttemptRecord | None:
         """The last attempt that succeeded in any run; `changes_since` starts from its inputs."""
         query = (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import json
 import traceback
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -20,6 +22,7 @@ from headrace.engines.spec import (
     encode_arguments,
     tag_tables,
 )
+from headrace.engines.supervised import end_leftovers
 from headrace.exceptions import (
     HeadraceError,
     LeaseLostError,
@@ -30,6 +33,7 @@ from headrace.exceptions import (
     UserError,
 )
 from headrace.ledger.heartbeat import keep_lease
+from headrace.ledger.leases import own_host
 from headrace.ledger.records import (
     LEASE_S,
     AttemptRecord,
@@ -129,6 +133,7 @@ def _attempt(
     depends_on: tuple[str, ...],
 ) -> Any:
     context = TaskRunContext.get()
+    _end_leftovers(session.ledger.latest_attempt(session.run.id, task.name, key))
     record = session.ledger.start_attempt(
         session.run.id,
         AttemptRequest(
@@ -166,6 +171,15 @@ def _attempt(
     return _record_success(attempt, result)
 
 
+def _end_leftovers(earlier: AttemptRecord | None) -> None:
+    """End what a crashed attempt may have left running on this machine, before the next starts."""
+    if earlier is None or earlier.state != "crashed" or not earlier.log_path:
+        return
+    folder = Path(earlier.log_path).parent
+    if earlier.host == own_host() and folder.is_dir():
+        end_leftovers(folder)
+
+
 def _run_child(attempt: _Attempt, arguments: dict[str, Any]) -> AttemptResult:
     session, record, profile = attempt.session, attempt.record, attempt.profile
     logger = get_run_logger()
@@ -182,6 +196,8 @@ def _run_child(attempt: _Attempt, arguments: dict[str, Any]) -> AttemptResult:
             arguments=arguments,
             task=record.task,
             key=record.key,
+            generation=_generation(attempt, arguments),
+            cursors=_cursors(session, record),
             attempt=record.number,
             run_id=session.run.id,
             pipeline=session.run.pipeline,
@@ -235,6 +251,32 @@ def _function_ref(task: EngineTask[Any, Any]) -> FunctionRef:
     )
 
 
+def _generation(attempt: _Attempt, arguments: dict[str, Any]) -> str:
+    """A short text that is the same for attempts that do the same work.
+
+    It is made of the task's arguments, its code (the commit, or the task's file when the work tree
+    has changes) and the number of successes before: a task that a repair was told to run again
+    writes again.
+    """
+    session, record = attempt.session, attempt.record
+    code = session.repair.code
+    if code.commit is None or code.dirty:
+        source = _function_ref(attempt.task).file.read_bytes()
+        version = hashlib.sha256(source).hexdigest()
+    else:
+        version = code.commit
+    successes = session.ledger.count_successes(session.run.id, record.task, record.key)
+    work = json.dumps([arguments, version, successes], sort_keys=True)
+    return hashlib.sha256(work.encode()).hexdigest()[:10]
+
+
+def _cursors(session: RunSession, record: AttemptRecord) -> dict[str, int]:
+    """Where the last successful run of the task ended in each table whose changes it read."""
+    last = session.ledger.last_success(record.pipeline, record.task, record.key)
+    reads = last.inputs if last else ()
+    return {use.ref.uri: use.ref.version for use in reads if use.mode == "changes"}
+
+
 def _on_line(attempt: _Attempt, logger: Any, line: str) -> None:
     tell_line(attempt.record.name, line)
     logger.info("%s", line)
@@ -273,7 +315,9 @@ def _record_success(attempt: _Attempt, result: AttemptResult) -> Any:
 def _record_failure(attempt: _Attempt, error: BaseException) -> None:
     session, record = attempt.session, attempt.record
     state = _end_state(error, session)
-    usage = getattr(error, "usage", None)
+    # What was measured and written until it failed, when the child came to run at all.
+    known: AttemptResult | None = getattr(error, "attempt", None)
+    usage = known.usage if known else None
     tell_task(
         attempt.event(
             state,
@@ -288,6 +332,8 @@ def _record_failure(attempt: _Attempt, error: BaseException) -> None:
             record.token or "",
             Outcome(
                 state=state,
+                inputs=tuple(known.reads) if known else (),
+                outputs=tuple(known.writes) if known else (),
                 error=_error_info(error),
                 usage=asdict(usage) if usage else None,
             ),
@@ -298,7 +344,7 @@ def _record_failure(attempt: _Attempt, error: BaseException) -> None:
     except HeadraceError as trouble:
         get_run_logger().error("the failure could not be recorded: %s", trouble)
     finish_task_run(
-        session, attempt.mlflow_run_id, attempt.profile, None, attempt.log_path, error=error
+        session, attempt.mlflow_run_id, attempt.profile, known, attempt.log_path, error=error
     )
 
 

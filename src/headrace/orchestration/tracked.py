@@ -60,7 +60,7 @@ def finish_task_run(
     """Log what an attempt used, read and wrote, and end its MLflow run."""
     if mlflow_run_id is None:
         return
-    usage = result.usage if result else getattr(error, "usage", None)
+    usage = result.usage if result else None
     metrics = {}
     if usage is not None:
         metrics = {
