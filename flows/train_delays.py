@@ -24,6 +24,7 @@ def train_delays(
     rounds: Rounds = 300,
     max_depth: Depth = 8,
     learning_rate: Rate = 0.06,
+    objective: str = "reg:squarederror",
 ) -> dict[str, Any]:
     """Load the flights of 2013 out of New York, train a model of their delays, and report.
 
@@ -34,6 +35,7 @@ def train_delays(
         rounds: Trees at most, 1 to 5,000.
         max_depth: Depth of a tree, 1 to 16.
         learning_rate: Share of its prediction that each tree adds, 0.001 to 1.
+        objective: What the trees minimise, in XGBoost's words.
 
     Returns:
         The registered model, its metrics and those of the baselines, and the path of the report.
@@ -41,7 +43,12 @@ def train_delays(
     tables = load_flights(source)
     features = build_features(tables, seed=seed)
     model = train_delay_model(
-        features, seed=seed, rounds=rounds, max_depth=max_depth, learning_rate=learning_rate
+        features,
+        seed=seed,
+        rounds=rounds,
+        max_depth=max_depth,
+        learning_rate=learning_rate,
+        objective=objective,
     )
     predictions = score_flights(features, model)
     report = report_delays({**tables, "features": features}, model, predictions)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.exceptions import UserError, lines
+from headrace.exceptions import UserError, closest, lines
 from tasks.feature_matrix import (
     FEATURES,
     TARGET,
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import xgboost
 
 _LIMITS = {"rounds": (1, 5_000), "max_depth": (1, 16), "learning_rate": (0.001, 1.0)}
+_OBJECTIVES = ("reg:squarederror", "reg:absoluteerror", "reg:pseudohubererror")
 _SPLITS = ("train", "validation")
 _PATIENCE = 25
 _BATCH_ROWS = 16_384
@@ -34,12 +35,15 @@ class TreeSettings:
         rounds: Trees at most, 1 to 5,000; training stops early when validation stops improving.
         max_depth: Depth of a tree, 1 to 16.
         learning_rate: Share of its prediction that each tree adds, 0.001 to 1.
+        objective: What the trees minimise, in XGBoost's words: `reg:squarederror`,
+            `reg:absoluteerror` or `reg:pseudohubererror`.
     """
 
     seed: int = 7
     rounds: int = 300
     max_depth: int = 8
     learning_rate: float = 0.06
+    objective: str = _OBJECTIVES[0]
 
     def __post_init__(self) -> None:
         for name, (least, most) in _LIMITS.items():
@@ -55,11 +59,20 @@ class TreeSettings:
                         f"for example {name}={getattr(type(self), name)}",
                     )
                 )
+        if self.objective not in _OBJECTIVES:
+            near = closest(self.objective, _OBJECTIVES) or _OBJECTIVES[0]
+            raise UserError(
+                message=lines(
+                    f"objective={self.objective!r} is not possible.",
+                    f"It has to be one of {', '.join(_OBJECTIVES)}.",
+                    f"objective={near}",
+                )
+            )
 
     def parameters(self, *, threads: int) -> dict[str, Any]:
         """The settings in XGBoost's words, with those that are the same for all models."""
         return {
-            "objective": "reg:squarederror",
+            "objective": self.objective,
             "tree_method": "hist",
             "max_depth": self.max_depth,
             "learning_rate": self.learning_rate,

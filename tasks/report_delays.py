@@ -30,7 +30,7 @@ def report_delays(
     *,
     context: TaskContext,
 ) -> dict[str, str]:
-    """Write one HTML page with numbers and pictures, and attach it to the MLflow run.
+    """Write one HTML page with numbers and pictures, and attach it to the run.
 
     The page needs no other file and no network.
 
@@ -43,8 +43,6 @@ def report_delays(
     Returns:
         `path` of the page, and `markdown`: its headline numbers as a short text.
     """
-    import mlflow
-
     frame = _read_predictions(predictions, mean_delay=model["mean_delay"])
     # The model is measured again on what was written, the baselines as they were at training.
     metrics = {**model["metrics"], "model": measure_delays(frame[TARGET], frame["model"])}
@@ -52,9 +50,11 @@ def report_delays(
     path = _report_folder(context) / _FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
-    mlflow.log_artifact(str(path), "report")
+    summary = _summary(model, metrics, len(frame))
+    # The page goes to MLflow and the text to Prefect, where a person looks first.
+    context.attach(_TITLE, path=path, markdown=summary)
     context.logger.info("report: %s", path)
-    return {"path": str(path), "markdown": _summary(model, metrics, len(frame))}
+    return {"path": str(path), "markdown": summary}
 
 
 def _read_predictions(predictions: TableRef, *, mean_delay: float) -> "pd.DataFrame":

@@ -37,6 +37,7 @@ def train_delay_model(
     rounds: int = 300,
     max_depth: int = 8,
     learning_rate: float = 0.06,
+    objective: str = "reg:squarederror",
     *,
     context: TaskContext,
 ) -> dict[str, Any]:
@@ -52,6 +53,8 @@ def train_delay_model(
         rounds: Trees at most, 1 to 5,000.
         max_depth: Depth of a tree, 1 to 16.
         learning_rate: Share of its prediction that each tree adds, 0.001 to 1.
+        objective: What the trees minimise: `reg:squarederror`, `reg:absoluteerror` or
+            `reg:pseudohubererror`.
         context: The task's context.
 
     Returns:
@@ -63,7 +66,11 @@ def train_delay_model(
         UserError: A parameter is out of its range, or a split is empty.
     """
     settings = TreeSettings(
-        seed=seed, rounds=rounds, max_depth=max_depth, learning_rate=learning_rate
+        seed=seed,
+        rounds=rounds,
+        max_depth=max_depth,
+        learning_rate=learning_rate,
+        objective=objective,
     )
     _check_splits(features)
     frame = _read_split(features, "train")

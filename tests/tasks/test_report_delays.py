@@ -44,11 +44,9 @@ def test_the_report_needs_no_other_file(demo):
 
 @pytest.mark.ray
 @pytest.mark.spark
-def test_the_report_is_attached_to_the_run(demo):
-    import mlflow
-
-    files = mlflow.MlflowClient().list_artifacts(demo.run_id, "report")
-    assert [file.path for file in files] == ["report/flight_delays.html"]
+def test_the_report_is_attached_to_the_run(demo, task_context):
+    [attached] = task_context.attachments
+    assert (attached.path, attached.markdown) == (demo.report["path"], demo.report["markdown"])
     assert f"{demo.model['metrics']['model']['rmse']:.2f}" in demo.report["markdown"]
 
 

@@ -65,9 +65,8 @@ def repair(  # noqa: PLR0913 - each is an option of the command
             profiles=profiles,
         )
         planned = prepare_repair(project, run, request)
-    if dry_run or json:
-        _print_plan(planned, json=json)
     if dry_run:
+        _print_plan(planned, json=json)
         return
     run_here(
         planned.run.entrypoint,

@@ -6,6 +6,11 @@ import os
 from typing import Final
 
 _ENVIRONMENT: Final = {
+    # A busy machine needs longer than a minute to start a training's workers.
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "300",
+    # Helpers beside each training: for spot machines, and for a dashboard that isn't there.
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
+    "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     # Despite its name, this keeps Ray on 127.0.0.1 here too, and not on the network's address.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",

@@ -43,6 +43,7 @@ from headrace.ledger.records import (
     node_name,
 )
 from headrace.orchestration.artifacts import show_attachments, show_tables
+from headrace.orchestration.code_version import module_file
 from headrace.orchestration.events import TaskEvent, tell_line, tell_task
 from headrace.orchestration.replay import (
     earlier_attempt,
@@ -246,27 +247,19 @@ def _function_ref(task: EngineTask[Any, Any]) -> FunctionRef:
             found=f"Its name is {name}, which its own process can't import.",
             fix="move it to the top level of a module",
         )
-    return FunctionRef(
-        module=function.__module__, name=name, file=Path(inspect.getfile(function)).absolute()
-    )
+    file = module_file(function.__module__) or Path(inspect.getfile(function)).absolute()
+    return FunctionRef(module=function.__module__, name=name, file=file)
 
 
 def _generation(attempt: _Attempt, arguments: dict[str, Any]) -> str:
     """A short text that is the same for attempts that do the same work.
 
-    It is made of the task's arguments, its code (the commit, or the task's file when the work tree
-    has changes) and the number of successes before: a task that a repair was told to run again
-    writes again.
+    It is made of the task's arguments, the project's code and the number of successes before: a
+    task that a repair was told to run again writes again.
     """
     session, record = attempt.session, attempt.record
-    code = session.repair.code
-    if code.commit is None or code.dirty:
-        source = _function_ref(attempt.task).file.read_bytes()
-        version = hashlib.sha256(source).hexdigest()
-    else:
-        version = code.commit
     successes = session.ledger.count_successes(session.run.id, record.task, record.key)
-    work = json.dumps([arguments, version, successes], sort_keys=True)
+    work = json.dumps([arguments, session.code_digest, successes], sort_keys=True)
     return hashlib.sha256(work.encode()).hexdigest()[:10]
 
 

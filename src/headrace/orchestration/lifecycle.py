@@ -18,7 +18,7 @@ from headrace.ledger.records import RepairRecord, RepairRequest, RunRecord, RunR
 from headrace.ledger.repair import RepairPlan
 from headrace.ledger.store import Ledger
 from headrace.orchestration.cancel_watch import watch_cancel
-from headrace.orchestration.code_version import code_version
+from headrace.orchestration.code_version import code_digest, code_version
 from headrace.orchestration.events import RunEvent, tell_run
 from headrace.orchestration.links import run_links
 from headrace.orchestration.options import run_options
@@ -148,12 +148,14 @@ def _make_session(
         run=run,
         repair=repair,
         plan=plan,
+        code_digest=code_digest(project.root, repair.code),
         tracker=project.tracker(),
         experiment=project.environment.mlflow.experiment or flow.name,
         mlflow_run_id=None,
         engines=stack.enter_context(SharedEngines(project)),
     )
-    stack.enter_context(
+    stack.enter_context(session.leases)
+    session.leases.enter_context(
         keep_lease(
             ledger.renew_driver,
             repair.id,
@@ -161,7 +163,7 @@ def _make_session(
             on_lost=lambda: session.stop("the run's lease was lost"),
         )
     )
-    stack.enter_context(watch_cancel(ledger, run.id, session.stop))
+    session.leases.enter_context(watch_cancel(ledger, run.id, session.stop))
     session.mlflow_run_id = _start_tracking(session)
     if session.mlflow_run_id:
         ledger.annotate_run(run.id, mlflow_run_id=session.mlflow_run_id)
@@ -206,6 +208,7 @@ def _finish(session: RunSession, error: BaseException | None) -> tuple[State, st
             if state != "success":
                 names = [name for name, a in latest.items() if run_state([a.state]) != "success"]
                 problem = f"unsuccessful: {', '.join(names)}"
+        session.leases.close()
         session.ledger.finish_run(session.run.id, session.repair.seq, state, token=session.token)
     except HeadraceError:
         log.exception("the end of run %s could not be recorded", session.run.id)
@@ -221,6 +224,7 @@ def _finish(session: RunSession, error: BaseException | None) -> tuple[State, st
                 time_ms=now_ms(),
             )
         )
+    session.tracker.resend()
     return state, problem
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from prefect.context import FlowRunContext
 from prefect.types.entrypoint import EntrypointType
 
 from headrace.exceptions import ParameterError, TaskDefinitionError, closest
+from headrace.orchestration.code_version import module_file
 from headrace.orchestration.runner import SlotTaskRunner
 
 P = ParamSpec("P")
@@ -65,9 +65,7 @@ class Pipeline(Flow[P, R], Generic[P, R]):
 
     def source_file(self) -> Path | None:
         """The file that the pipeline stands in."""
-        module = sys.modules.get(self.function.__module__)
-        file = getattr(module, "__file__", None)
-        return Path(file).absolute() if file else None
+        return module_file(self.function.__module__)
 
     def check_parameters(self, given: dict[str, Any]) -> dict[str, Any]:
         """Check names and types of parameters, and give them with their types.

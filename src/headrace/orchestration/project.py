@@ -38,10 +38,14 @@ class Project:
     def tracker(self) -> Tracker:
         """MLflow, as the environment says."""
         settings = self.environment.mlflow
+        # A server has a place of its own for artifacts; a folder of this machine is the usual one
+        # only for a store on this machine.
+        is_server = settings.tracking_uri.startswith(("http://", "https://"))
+        is_written = "mlflow.artifact_root" in self.environment.origins
         return Tracker(
             settings.tracking_uri,
             outbox=self.state / "outbox",
-            artifact_root=settings.artifact_root,
+            artifact_root=settings.artifact_root if is_written or not is_server else None,
             timeout_s=settings.timeout_s,
         )
 

@@ -95,7 +95,7 @@ def repair(
         tasks: Tasks to run again instead of every unsuccessful one.
         with_dependents: With `tasks`: also what depends on them.
         parameters: Parameters to change, for the tasks that run again.
-        env: Name of the environment; the run's own by default.
+        env: Name of the environment; HEADRACE_ENV, else `local`, by default.
 
     Returns:
         What the pipeline returns.

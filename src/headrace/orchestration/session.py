@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +54,8 @@ class RunSession:
         submitted: Tasks that were submitted, with their futures.
         nodes: Task (and item) by the id of its Prefect task run.
         moved: Tasks (and items) that ran in this pass, and were not reused.
+        code_digest: Changes whenever the project's code does.
+        leases: What keeps the driver's lease alive; closed just before the run is finished.
         calls: Calls of tasks in the order of the pipeline, and their results.
         slots: Cores and memory of this machine, shared by all runs of this process.
     """
@@ -72,6 +74,8 @@ class RunSession:
     submitted: list[tuple[EngineTask[Any, Any], Any]] = field(default_factory=list)
     nodes: dict[UUID, str] = field(default_factory=dict)
     moved: set[str] = field(default_factory=set)
+    code_digest: str = ""
+    leases: ExitStack = field(default_factory=ExitStack)
     calls: CallBook = field(default_factory=CallBook)
     slots: Slots = field(default_factory=lambda: _slots)
     _cancels: list[threading.Event] = field(default_factory=list)

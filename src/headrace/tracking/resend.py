@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
 from headrace.tracking.records import RunLog
-from headrace.tracking.tracker import NAME_TAG, PARENT_TAG, log_record
+from headrace.tracking.tracker import NAME_TAG, OFFLINE_STORE, PARENT_TAG, log_record
 
 if TYPE_CHECKING:
     from mlflow.entities import Experiment, Run
@@ -29,11 +31,24 @@ def resend_offline_runs(outbox: Path, server: MlflowClient) -> int:
     Returns:
         How many runs were copied.
     """
-    if not (outbox / "mlflow.db").exists():
-        return 0
+    store = outbox / OFFLINE_STORE
+    with (outbox / "resend.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return 0  # another run is at it
+        if not store.exists():
+            return 0
+        copied = _copy_all(store, server)
+        # Kept for the eye, and out of the way of the next look.
+        store.rename(store.with_name(f"sent-{time.time_ns()}.db"))
+        return copied
+
+
+def _copy_all(store: Path, server: MlflowClient) -> int:
     from mlflow.tracking import MlflowClient
 
-    uri = f"sqlite:///{outbox / 'mlflow.db'}"
+    uri = f"sqlite:///{store}"
     local = MlflowClient(tracking_uri=uri, registry_uri=uri)
     copied: dict[str, str] = {}
     for experiment in local.search_experiments():

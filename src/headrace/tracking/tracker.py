@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.tracking")
 
 PARENT_TAG = "mlflow.parentRunId"
+OFFLINE_STORE = "mlflow.db"
 NAME_TAG = "mlflow.runName"
 
 
@@ -25,7 +26,7 @@ class Tracker:
     """Logs runs to MLflow, within a bounded time, and loses nothing when MLflow is away.
 
     When the server does not answer at the start, the run is tracked in a store of its own under
-    `outbox`, which `headrace.tracking.resend` copies to the server later. When it goes away in
+    `outbox`, which a later run copies to the server. When it goes away in
     the middle, each record waits in the outbox.
 
     Args:
@@ -111,6 +112,19 @@ class Tracker:
         with self._lock:
             return self.outbox.flush(self._log)
 
+    def resend(self) -> int:
+        """Copy runs that were tracked here while the server was away; returns how many."""
+        if self.offline or not (self.outbox.folder / OFFLINE_STORE).exists():
+            return 0
+        from headrace.tracking.resend import resend_offline_runs
+
+        try:
+            with self._lock:
+                return resend_offline_runs(self.outbox.folder, self._connect())
+        except Exception as error:  # noqa: BLE001 - they stay, for a later run
+            log.warning("earlier runs could not be sent to MLflow: %s", first_line(error))
+            return 0
+
     def child_env(self, mlflow_run_id: str | None, experiment: str) -> dict[str, str]:
         """Environment variables that let a task's own `mlflow` calls land in its run."""
         env = {
@@ -179,7 +193,7 @@ class Tracker:
             folder,
         )
         self.offline = True
-        self.tracking_uri = f"sqlite:///{folder / 'mlflow.db'}"
+        self.tracking_uri = f"sqlite:///{folder / OFFLINE_STORE}"
         self.artifact_root = str(folder / "artifacts")
 
     def _experiment_id(self, client: MlflowClient, name: str) -> str:
