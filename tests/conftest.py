@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+from pathlib import Path
+
 import pytest
 
 from headrace.testing.fixtures import delta_table, local_prefect, local_ray, local_spark
@@ -22,6 +25,32 @@ def prefect_url(local_prefect):
 @pytest.fixture(scope="session")
 def ray_cluster(local_ray):
     return local_ray
+
+
+DAYS, ORIGIN, CARRIERS = {"5", "20"}, "LGA", {"DL", "MQ"}
+
+
+def _wanted(name: str, row: dict[str, str]) -> bool:
+    if name == "flights":
+        return row["day"] in DAYS and row["origin"] == ORIGIN and row["carrier"] in CARRIERS
+    return name != "weather" or (row["origin"] == ORIGIN and row["day"] in DAYS)
+
+
+@pytest.fixture(scope="session")
+def flight_csv(tmp_path_factory) -> Path:
+    """A folder with about 3,000 real flights of 24 days."""
+    from tasks.flight_data import open_flight_files
+    from tasks.flight_schemas import CSV_TABLES
+
+    folder = tmp_path_factory.mktemp("csv")
+    with open_flight_files(None, CSV_TABLES) as files:
+        for name, path in files.items():
+            with path.open(newline="") as source, (folder / f"{name}.csv").open("w") as target:
+                rows = csv.DictReader(source)
+                writer = csv.DictWriter(target, rows.fieldnames, lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(row for row in rows if _wanted(name, row))
+    return folder
 
 
 ORDER = ("prefect", "spark", "ray", "demo")

@@ -1,9 +1,7 @@
-"""Some days of the real flights as CSV files, and what the tasks make of them, once per session."""
+"""What the tasks make of some days of the real flights, once per session."""
 
-import csv
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,14 +10,10 @@ from headrace.context import TaskContext, use_context
 from headrace.tables import TableRef
 from tasks.boosted_trees import TreeSettings
 from tasks.build_features import build_features
-from tasks.flight_data import open_flight_files
-from tasks.flight_schemas import CSV_TABLES
 from tasks.load_flights import load_flights
 from tasks.report_delays import report_delays
 from tasks.score_flights import score_flights
 from tasks.train_delay_model import train_delay_model
-
-DAYS, ORIGIN, CARRIERS = {"5", "20"}, "LGA", {"DL", "MQ"}
 
 
 @dataclass
@@ -33,26 +27,6 @@ class Demo:
     report: dict[str, str]
     run_id: str
     settings: TreeSettings
-
-
-def _wanted(name: str, row: dict[str, str]) -> bool:
-    if name == "flights":
-        return row["day"] in DAYS and row["origin"] == ORIGIN and row["carrier"] in CARRIERS
-    return name != "weather" or (row["origin"] == ORIGIN and row["day"] in DAYS)
-
-
-@pytest.fixture(scope="session")
-def flight_csv(tmp_path_factory) -> Path:
-    """A folder with about 3,000 real flights of 24 days."""
-    folder = tmp_path_factory.mktemp("csv")
-    with open_flight_files(None, CSV_TABLES) as files:
-        for name, path in files.items():
-            with path.open(newline="") as source, (folder / f"{name}.csv").open("w") as target:
-                rows = csv.DictReader(source)
-                writer = csv.DictWriter(target, rows.fieldnames, lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(row for row in rows if _wanted(name, row))
-    return folder
 
 
 @pytest.fixture(scope="session")
