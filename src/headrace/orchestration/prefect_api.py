@@ -48,7 +48,8 @@ def configured_api(environment: Environment) -> str | None:
 
 def project_server(environment: Environment, state: Path) -> Server:
     """The project's own Prefect server; its port is only binding when the file names one."""
-    return prefect_server(state, port=environment.prefect.port)
+    settings = environment.prefect
+    return prefect_server(state, port=settings.port, start_limit_s=settings.timeout_s)
 
 
 def use_prefect(url: str) -> None:

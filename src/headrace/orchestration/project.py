@@ -47,6 +47,7 @@ class Project:
             outbox=self.state / "outbox",
             artifact_root=settings.artifact_root if is_written or not is_server else None,
             timeout_s=settings.timeout_s,
+            registry_uri=settings.registry_uri,
         )
 
     def ensure_prefect(self, *, on_wait: Callable[[float], None] | None = None) -> str:

@@ -41,6 +41,7 @@ class Server:
         health_path: What to ask to learn whether it is up.
         command: Builds the command line from the port.
         env: Environment variables on top of this process's own.
+        start_limit_s: How long it may take to answer.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Server:
     command: Callable[[int], list[str]]
     port: int | None = None
     env: dict[str, str] = field(default_factory=dict)
+    start_limit_s: float = START_LIMIT_S
 
     @property
     def state_file(self) -> Path:
@@ -77,7 +79,7 @@ class Server:
 
         Raises:
             PortInUseError: The port that was asked for belongs to another program.
-            ServerStartError: It did not answer within `START_LIMIT_S`, or it ended at once.
+            ServerStartError: It did not answer within `start_limit_s`, or it ended at once.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with _locked(self.folder / f"{self.name}.lock"):
@@ -129,7 +131,7 @@ class Server:
         begin = time.monotonic()
         while not answers(url + self.health_path):
             waited = time.monotonic() - begin
-            if process.poll() is not None or waited > START_LIMIT_S:
+            if process.poll() is not None or waited > self.start_limit_s:
                 raise ServerStartError(
                     name=self.name,
                     exit_code=process.poll(),
@@ -156,13 +158,16 @@ class Server:
         return state
 
 
-def prefect_server(state: Path, *, port: int | None = None) -> Server:
+def prefect_server(
+    state: Path, *, port: int | None = None, start_limit_s: float = START_LIMIT_S
+) -> Server:
     """The project's own Prefect server, with its database under `state`."""
     home = state / "prefect"
     return Server(
         name="prefect",
         folder=state / "servers",
         port=port,
+        start_limit_s=start_limit_s,
         usual_port=4200,
         health_path="/api/health",
         command=lambda port: [

@@ -34,6 +34,7 @@ class Tracker:
         artifact_root: Folder for artifacts of a new experiment; None lets the server choose.
         outbox: Folder for what could not be logged.
         timeout_s: How long one request may take.
+        registry_uri: MLflow's model registry, when it is not the tracking store's own.
     """
 
     def __init__(
@@ -43,10 +44,12 @@ class Tracker:
         outbox: Path,
         artifact_root: str | None = None,
         timeout_s: float = 10,
+        registry_uri: str | None = None,
     ) -> None:
         self.tracking_uri = tracking_uri
         self.artifact_root = artifact_root
         self.timeout_s = timeout_s
+        self.registry_uri = registry_uri
         self.outbox = Outbox(outbox)
         self.offline = False
         self._client: MlflowClient | None = None
@@ -129,6 +132,7 @@ class Tracker:
         """Environment variables that let a task's own `mlflow` calls land in its run."""
         env = {
             "MLFLOW_TRACKING_URI": self.tracking_uri,
+            "MLFLOW_REGISTRY_URI": self.registry_uri or self.tracking_uri,
             "MLFLOW_EXPERIMENT_NAME": experiment,
             **self._limits(),
         }
@@ -163,7 +167,8 @@ class Tracker:
             from mlflow.tracking import MlflowClient
 
             self._client = MlflowClient(
-                tracking_uri=self.tracking_uri, registry_uri=self.tracking_uri
+                tracking_uri=self.tracking_uri,
+                registry_uri=self.registry_uri or self.tracking_uri,
             )
         return self._client
 
@@ -193,6 +198,7 @@ class Tracker:
             folder,
         )
         self.offline = True
+        self.registry_uri = None
         self.tracking_uri = f"sqlite:///{folder / OFFLINE_STORE}"
         self.artifact_root = str(folder / "artifacts")
 
