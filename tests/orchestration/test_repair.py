@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from headrace.exceptions import (
@@ -18,6 +20,22 @@ from headrace.orchestration.repair import prepare_repair, repair
 pytestmark = pytest.mark.prefect
 
 
+def state_names(flow_run_id: str) -> list[str]:
+    """Names of the states that Prefect shows of a flow run's tasks, which arrive a little later."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter
+
+    wanted = FlowRunFilter.model_validate({"id": {"any_": [flow_run_id]}})
+    end = time.monotonic() + 60
+    with get_client(sync_client=True) as client:
+        while True:
+            runs = client.read_task_runs(flow_run_filter=wanted)
+            if len(runs) == 3 and all(run.state.is_final() for run in runs):
+                return sorted(run.state.name for run in runs)
+            assert time.monotonic() < end, [run.state for run in runs]
+            time.sleep(0.5)
+
+
 def test_repair_runs_only_what_failed(flows, ledger, ran):
     with pytest.raises(TaskFailedError, match="more than"):
         flows.add_up(count=4, limit=1)
@@ -26,6 +44,7 @@ def test_repair_runs_only_what_failed(flows, ledger, ran):
     assert ran() == ["at_most"]
     run = ledger.get_run("last")
     latest = ledger.latest_attempts(run.id)
+    assert state_names(run.prefect_flow_run_id) == ["Completed", "Reused", "Reused"]
     assert run.state == "success"
     assert latest["numbers"].reused_from is not None
     assert latest["at_most"].number == 2

@@ -87,3 +87,10 @@ def test_a_state_file_of_another_process_is_not_trusted(tmp_path):
     old.state_file.write_text(json.dumps(state))
     assert old.find() is None
     assert old.stop() is False
+
+
+@pytest.mark.prefect
+def test_prefects_pages_look_for_the_api_at_their_own_address(prefect_url):
+    root = prefect_url.removesuffix("/api")
+    settings = json.loads(urllib.request.urlopen(f"{root}/ui-settings").read())
+    assert settings["api_url"] == prefect_url

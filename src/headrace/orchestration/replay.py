@@ -10,6 +10,7 @@ from typing import Any
 
 from prefect.client.schemas.objects import TaskRunResult
 from prefect.context import TaskRunContext
+from prefect.states import Completed
 
 from headrace.engines.spec import untag_tables
 from headrace.exceptions import TaskFailedError
@@ -17,7 +18,7 @@ from headrace.ledger.records import AttemptRecord, node_name, split_name
 from headrace.orchestration.calls import current_call
 from headrace.orchestration.events import TaskEvent, tell_task
 from headrace.orchestration.session import RunSession
-from headrace.orchestration.tasks import EngineTask
+from headrace.orchestration.tasks import REUSED, EngineTask
 
 
 def item_key(task: EngineTask[Any, Any], arguments: dict[str, Any]) -> str:
@@ -86,7 +87,9 @@ def take_over(session: RunSession, earlier: AttemptRecord) -> Any:
             log_path=earlier.log_path or "",
         )
     )
-    return remembered(session, earlier.name, untag_tables(earlier.result))
+    result = remembered(session, earlier.name, untag_tables(earlier.result))
+    # Prefect's page says so too, instead of a task that took no time.
+    return Completed(name=REUSED, message=f"attempt {earlier.number} stands", data=result)
 
 
 def remembered(session: RunSession, name: str, result: Any) -> Any:

@@ -17,7 +17,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ class Server:
         usual_port: Tried first when the user asked for none.
         health_path: What to ask to learn whether it is up.
         command: Builds the command line from the port.
-        env: Environment variables on top of this process's own.
+        env: Builds the environment variables on top of this process's own from the port.
         start_limit_s: How long it may take to answer.
     """
 
@@ -50,7 +50,7 @@ class Server:
     health_path: str
     command: Callable[[int], list[str]]
     port: int | None = None
-    env: dict[str, str] = field(default_factory=dict)
+    env: Callable[[int], dict[str, str]] = lambda _: {}
     start_limit_s: float = START_LIMIT_S
 
     @property
@@ -107,7 +107,7 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **self.env},
+                env={**os.environ, **self.env(port)},
                 cwd=self.folder,
                 start_new_session=True,
             )
@@ -174,9 +174,11 @@ def prefect_server(
             sys.executable,
             *("-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)),
         ],
-        env={
+        env=lambda port: {
             "PREFECT_HOME": str(home),
-            "PREFECT_API_URL": "",
+            # Else its pages look for the API at the usual port.
+            "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
+            "PREFECT_UI_API_URL": f"http://127.0.0.1:{port}/api",
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
             "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
             "DO_NOT_TRACK": "1",
@@ -201,7 +203,10 @@ def mlflow_server(
             *(("--default-artifact-root", artifact_root) if artifact_root else ()),
         ],
         # Its job workers cost 1.5 GB and serve features that nothing here uses.
-        env={"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"},
+        env=lambda _: {
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+        },
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
 from prefect import Task
 from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext, TaskRunContext
 
 from headrace.context import current_context, inside_task
@@ -20,6 +21,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Kind = Literal["spark", "ray", "python"]
+
+REUSED = "Reused"
+"""Name of the Prefect state of a task whose earlier result stands."""
 
 INJECTED: dict[Kind, tuple[str, ...]] = {
     "spark": ("spark", "context"),
@@ -67,7 +71,10 @@ class EngineTask(Task[P, R], Generic[P, R]):
             kwargs.pop("wait_for", None)
             return call_plain(self.function, self.settings.kind, args, kwargs)
         with noting_call(self, (args, kwargs)):
-            return super().__call__(*args, **kwargs)
+            result = super().__call__(*args, **kwargs)
+        # Prefect gives a task's own state back as it is; the caller wants what is in it.
+        is_reused = isinstance(result, State) and result.name == REUSED
+        return result.data.result if is_reused and not kwargs.get("return_state") else result
 
     def with_options(self, **options: Any) -> EngineTask[P, R]:
         """A copy with other options: Prefect's, and `profile`, `key`, `timeout_s`."""
