@@ -166,12 +166,12 @@ def arrow_written_types(path):
     )  # fmt: skip
 
 
-def one_type(name, kind, values):
+def one_type(name, kind, values, **options):
     def make(path):
         log = Log(path)
         data = values() if callable(values) else values
-        log.begin(("a", kind), ("b", "integer"), more=[log.file("f.parquet", {"a": data})], reader=3, writer=7,
-                  features=["timestampNtz", "typeWidening", "variantType"])  # fmt: skip
+        log.begin(("a", kind), ("b", "integer"), reader=3, writer=7,
+                  more=[log.file("f.parquet", {"a": data}, **options)], features=["timestampNtz", "typeWidening", "variantType"])  # fmt: skip
 
     TABLES[f"file_has_{name}"] = make
 
@@ -205,6 +205,22 @@ one_type(
     "decimal(4,2)",
     lambda: pa.array([Decimal("1.20")], pa.decimal128(9, 2)),
 )
+one_type("int32_beyond_byte", "byte", pa.array([1, 300], pa.int32()))
+one_type("uint8_beyond_byte", "byte", pa.array([255, 1], pa.uint8()))
+one_type("uint16_beyond_short", "short", pa.array([65535, 1], pa.uint16()))
+one_type("date_for_int", "integer", pa.array([1, -2], pa.date32()))
+one_type("timestamp_for_long", "long", pa.array([1, -2], pa.timestamp("ms", "UTC")))
+one_type("nanos_for_long", "long", pa.array([1001, -1999], pa.timestamp("ns", "UTC")))
+one_type("time_for_int", "integer", pa.array([5, 6], pa.time32("ms")))
+one_type(
+    "decimal_for_long",
+    "long",
+    lambda: pa.array([Decimal(1), Decimal(-2)], pa.decimal128(10, 0)),
+    store_decimal_as_integer=True,
+)
+one_type("other_name_of_timestamp", "timestamp_ltz", pa.array([1], pa.timestamp("us", "UTC")))
+one_type("spaces_in_decimal", "decimal( 10 , 0 )", pa.array([1], pa.int32()))
+one_type("collation", "string collate UNICODE_CI", pa.array(["a", "A"]))
 one_type("string_for_int", "integer", pa.array(["1"]))
 one_type("bool_for_int", "integer", pa.array([True]))
 one_type("string_for_date", "date", pa.array(["2020-01-01"]))

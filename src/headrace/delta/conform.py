@@ -23,6 +23,7 @@ from headrace.delta.types import arrow_type
 from headrace.delta.variants import conform_variant
 
 _FIELD_ID = b"PARQUET:field_id"
+_INT32_BITS, _INT64_BITS = 32, 64
 
 
 class MismatchError(Exception):
@@ -176,7 +177,7 @@ def _conform_leaf(
     if pa.types.is_null(wanted):
         return pa.nulls(len(array), wanted)
     convert = _converter(array.type, wanted)
-    if convert is None:
+    if convert is None or (rules.int96 and pa.types.is_integer(wanted)):
         raise MismatchError(name, array.type, kind)
     try:
         converted = convert(array)
@@ -191,12 +192,43 @@ def _converter(found: pa.DataType, wanted: pa.DataType) -> Callable[[pa.Array], 
         return _same
     if pa.types.is_timestamp(wanted):
         return _timestamp_converter(found, wanted)
-    if pa.types.is_floating(found) and found.bit_width > wanted.bit_width:
+    number = _bare_number(found)
+    if number is not None and pa.types.is_integer(wanted):
+        return _number_converter(number, wanted)
+    if _is_bytes(found) and _is_bytes(wanted):
+        return lambda array: _bytes(array, wanted)
+    narrower = pa.types.is_floating(found) and found.bit_width > wanted.bit_width
+    if narrower or not any(is_from(found) and is_to(wanted) for is_from, is_to in _WIDENINGS):
         return None
-    texts = _is_bytes(found) and _is_bytes(wanted)
-    if texts or any(is_from(found) and is_to(wanted) for is_from, is_to in _WIDENINGS):
-        return (lambda array: _bytes(array, wanted)) if texts else (lambda a: a.cast(wanted))
+    safe = not _wraps(found, wanted)
+    return lambda array: array.cast(wanted, safe=safe)
+
+
+def _bare_number(found: pa.DataType) -> pa.DataType | None:
+    """The integers that a file keeps dates or times as: Spark takes them for a number column."""
+    if pa.types.is_date32(found) or pa.types.is_time32(found):
+        return pa.int32()
+    if pa.types.is_timestamp(found) or pa.types.is_time64(found):
+        return pa.int64()
     return None
+
+
+def _number_converter(
+    number: pa.DataType, wanted: pa.DataType
+) -> Callable[[pa.Array], pa.Array] | None:
+    convert = _converter(number, wanted)
+    if convert is None or wanted.bit_width < number.bit_width == _INT64_BITS:
+        return None
+    return lambda array: convert(array.cast(number))
+
+
+def _wraps(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether Spark keeps the lowest bits: Parquet's 32-bit integers as BYTE or SHORT.
+
+    An unsigned byte of 255 in a BYTE column is -1 then.
+    """
+    both = pa.types.is_integer(found) and pa.types.is_integer(wanted)
+    return bool(both and found.bit_width <= _INT32_BITS and wanted.bit_width < _INT32_BITS)
 
 
 def _same(array: pa.Array) -> pa.Array:
@@ -244,7 +276,7 @@ _WIDENINGS = (
     (pa.types.is_date, pa.types.is_date),
     (pa.types.is_int32, pa.types.is_date32),  # a writer that left the DATE annotation out
     (pa.types.is_int64, pa.types.is_duration),  # how Spark stores intervals
-    (pa.types.is_time64, pa.types.is_int64),  # Spark takes the bare number
+    (lambda found: pa.types.is_decimal(found) and found.scale == 0, pa.types.is_integer),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -205,9 +206,20 @@ def _unmapped(child: Field) -> Field:
 _MAPPING_KEYS = (MAPPING_ID, MAPPING_NAME)
 
 
+def _type_name(text: str) -> str:
+    """A type's name in one spelling; Spark takes `decimal( 10, 2 )` and `timestamp_ltz`, too.
+
+    A collation says how texts compare, not what they are.
+    """
+    if text.startswith("string collate "):
+        return "string"
+    bare = re.sub(r"\s+", "", text) if text.endswith(")") else text
+    return "timestamp" if bare == "timestamp_ltz" else bare
+
+
 def _parse_type(value: Any) -> DeltaType:
     if isinstance(value, str):
-        return Primitive(value)
+        return Primitive(_type_name(value))
     kind = value["type"]
     if kind == "struct":
         return Struct(tuple(_parse_field(child) for child in value["fields"]))
