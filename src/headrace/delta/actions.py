@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ DV_TYPE = pa.struct(
 )
 PARTITION = "partition:"
 STATS_STRUCT = "stats_parsed"
+# What Spark takes out of a path before it compares it with others: `.`, `..` and empty parts.
+_DETOUR = "(^|/)([.]{1,2}/|/)"
 # Below this many lines the start-up cost of the columnar parser is not worth it.
 _COLUMNAR_FROM = 2_000
 _CHUNK_BYTES = 1 << 25
@@ -110,6 +113,9 @@ def file_keys(files: pa.Table) -> pa.ChunkedArray:
     paths = files["path"]
     if pc.any(pc.match_substring_regex(paths, "^(file:)?/")).as_py():
         paths = pc.replace_substring_regex(paths, pattern="^(file:)?/+", replacement="file:/")
+    if pc.any(pc.match_substring_regex(paths, _DETOUR)).as_py():
+        texts = [posixpath.normpath(text) for text in paths.to_pylist()]
+        paths = pa.chunked_array([pa.array(texts, pa.string())])
     dv = files["dv"]
     if dv.null_count == len(dv):
         return paths
@@ -151,11 +157,18 @@ def _parse_columnar(text: bytes, schema: pa.Schema) -> pa.Table | None:
 
 
 def _plain(action: dict[str, Any]) -> dict[str, Any]:
-    """Keep what Arrow can take: statistics may have been written as an object."""
+    """Keep what Arrow can take: statistics may be an object, partition values bare numbers."""
     add = action.get("add")
-    if add and not isinstance(add.get("stats"), str | None):
-        add["stats"] = json.dumps(add["stats"])
+    if add:
+        add["stats"] = _text(add.get("stats"))
+        values = add.get("partitionValues")
+        if isinstance(values, dict):
+            add["partitionValues"] = {name: _text(value) for name, value in values.items()}
     return action
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str | None) else json.dumps(value)
 
 
 def _flatten_lines(table: pa.Table, partition_names: Sequence[str]) -> pa.Table:

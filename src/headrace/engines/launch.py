@@ -163,6 +163,8 @@ class _Attempt:
 def _engine_environment(spec: AttemptSpec) -> dict[str, str]:
     """What the engine reads before Python code could set it; the user's own settings win."""
     if spec.kind == "ray":
-        return ray_environment()  # Ray bounds the threads of each of its tasks by itself.
+        return ray_environment(
+            new_process=True
+        )  # Ray bounds the threads of each of its tasks by itself.
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
     return {name: str(spec.profile.cores) for name in names if name not in os.environ}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Final
 
 _ENVIRONMENT: Final = {
@@ -30,6 +31,16 @@ _ENVIRONMENT: Final = {
 }
 
 
-def ray_environment() -> dict[str, str]:
-    """What headrace sets for Ray, where the user has set nothing else."""
-    return {name: os.environ.get(name, value) for name, value in _ENVIRONMENT.items()}
+def ray_environment(*, new_process: bool = False) -> dict[str, str]:
+    """What headrace sets for Ray, where the user has set nothing else.
+
+    A process that imported Ray before has settled how it authenticates: a cluster with a token
+    would turn it away.
+
+    Args:
+        new_process: Whether it is for a process that is yet to start, and not for this one.
+    """
+    values = {name: os.environ.get(name, value) for name, value in _ENVIRONMENT.items()}
+    if not new_process and "ray" in sys.modules and "RAY_AUTH_MODE" not in os.environ:
+        del values["RAY_AUTH_MODE"]
+    return values

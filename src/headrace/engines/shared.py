@@ -159,7 +159,7 @@ def open_shared(
         marker=spec.marker,
     )
     try:
-        engine_environment = ray_environment() if profile.engine == "ray" else {}
+        engine_environment = ray_environment(new_process=True) if profile.engine == "ray" else {}
         wanted = {**engine_environment, **profile.resolve_env(root), **(env or {})}
         tree.start("headrace.engines._host", wanted)
         engine = SharedEngine(tree, profile, _await_address(tree, spec, timeout_s))
