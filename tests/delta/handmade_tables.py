@@ -571,3 +571,49 @@ def same_file_twice(path):
     log = Log(path)
     log.begin(("a", "integer"), more=[log.file("f.parquet", ints(1))])
     log.commit(log.file("f.parquet", ints(1), stats={"numRecords": 1}))
+
+
+@table
+def column_added_with_a_default(path):
+    def default(text):
+        return {"CURRENT_DEFAULT": text, "EXISTS_DEFAULT": text}
+
+    log = Log(path)
+    file = {"a": pa.array([1], pa.int32()), "s": pa.array([{"x": 1}])}
+    log.begin(
+        ("a", "integer", default("5")), ("i", "integer", default("7")), ("t", "string", default("'x y'")),
+        ("d", "date", default("DATE '2020-01-02'")), ("c", "decimal(5,2)", default("1.50BD")), ("n", "long", default("NULL")),
+        ("s", struct(("x", "long"), ("y", "integer", default("9")))),
+        reader=1, writer=7, features=["allowColumnDefaults"], more=[log.file("f.parquet", file)],
+    )  # fmt: skip
+
+
+@table
+def detours_in_paths(path):
+    log = Log(path)
+    names = ["./a.parquet", "x/../b.parquet", "x//c.parquet", "./d.parquet", "e.parquet"]
+    (log.path / "x").mkdir()
+    adds = [log.file(name, ints(number)) for number, name in enumerate(names)]
+    log.begin(("a", "integer"), more=adds)
+    log.commit(*[log.remove(name) for name in ("a.parquet", "b.parquet", "./e.parquet")])
+
+
+@table
+def bare_partition_values(path):
+    log = Log(path)
+    values = [5, True, 1.5]
+    adds = [log.file(f"f{at}", ints(at), partition={"p": value}) for at, value in enumerate(values)]
+    log.begin(("a", "integer"), ("p", "string"), partitions=["p"], more=adds)
+
+
+PARTITION_INTERVALS = ["INTERVAL '1 02:03:04' DAY TO SECOND", "INTERVAL '-1 02:03:04.567' DAY TO SECOND", "2 00:00:01", None]  # fmt: skip
+
+
+@table
+def intervals_as_partitions(path):
+    log = Log(path)
+    adds = [
+        log.file(f"f{at}", ints(at), partition={"p": text})
+        for at, text in enumerate(PARTITION_INTERVALS)
+    ]
+    log.begin(("a", "integer"), ("p", "interval day to second"), partitions=["p"], more=adds)

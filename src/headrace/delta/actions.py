@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ DV_TYPE = pa.struct(
 PARTITION = "partition:"
 STATS_STRUCT = "stats_parsed"
 # What Spark takes out of a path before it compares it with others: `.`, `..` and empty parts.
-_DETOUR = "(^|/)([.]{1,2}/|/)"
+_DETOUR = "[^:/]//|(^|/)[.]{1,2}/"
 # Below this many lines the start-up cost of the columnar parser is not worth it.
 _COLUMNAR_FROM = 2_000
 _CHUNK_BYTES = 1 << 25
@@ -114,7 +115,7 @@ def file_keys(files: pa.Table) -> pa.ChunkedArray:
     if pc.any(pc.match_substring_regex(paths, "^(file:)?/")).as_py():
         paths = pc.replace_substring_regex(paths, pattern="^(file:)?/+", replacement="file:/")
     if pc.any(pc.match_substring_regex(paths, _DETOUR)).as_py():
-        texts = [posixpath.normpath(text) for text in paths.to_pylist()]
+        texts = [_straight(text) for text in paths.to_pylist()]
         paths = pa.chunked_array([pa.array(texts, pa.string())])
     dv = files["dv"]
     if dv.null_count == len(dv):
@@ -123,6 +124,10 @@ def file_keys(files: pa.Table) -> pa.ChunkedArray:
     texts = [pc.coalesce(part.cast(pa.string()), pa.scalar("")) for part in parts]
     # Without a vector the path alone is the key, whatever other files of the table have.
     return pc.if_else(pc.is_null(dv), paths, pc.binary_join_element_wise(paths, *texts, "\n"))
+
+
+def _straight(path: str) -> str:
+    return posixpath.normpath(path) if re.search(_DETOUR, path) else path
 
 
 def _line_schema(partition_names: Sequence[str]) -> pa.Schema:

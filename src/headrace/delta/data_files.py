@@ -14,6 +14,7 @@ from pyarrow import fs
 from headrace.delta.actions import partition_column
 from headrace.delta.calendar import rebase_of
 from headrace.delta.conform import FileRules, MismatchError, conform_column, find_child, pad
+from headrace.delta.defaults import value_if_missing
 from headrace.delta.deletion_vectors import Chosen, load_deleted_rows
 from headrace.delta.evaluate import keep_rows
 from headrace.delta.location import filesystem_path, open_filesystem, resolve_file
@@ -227,10 +228,9 @@ class _OpenFile:
     def _constant(self, wanted: Field, rows: int) -> pa.Array:
         kind = arrow_type(wanted.type)
         if wanted.name not in self.spec.partition_columns:
-            return pa.nulls(rows, kind)
+            return _missing(wanted, rows)
         text = self.row[partition_column(wanted.physical_name)]
-        declared = with_char_types(wanted)
-        name = declared.name if isinstance(declared, Primitive) else ""
+        name = _declared_name(wanted)
         return pad(pa.repeat(partition_scalar(text, name, kind), rows), name)
 
     def _sources(self) -> list[_Source | None]:
@@ -268,6 +268,18 @@ class _OpenFile:
             if source is not None and len(source.leaves) == 1 and not source.is_int96
         }
         return may_match(self.spec.filter, about, places, self.spec.schema)
+
+
+def _missing(wanted: Field, rows: int) -> pa.Array:
+    try:
+        return pad(pa.repeat(value_if_missing(wanted), rows), _declared_name(wanted))
+    except ValueError as error:
+        raise MismatchError(wanted.name, error, arrow_type(wanted.type)) from error
+
+
+def _declared_name(wanted: Field) -> str:
+    declared = with_char_types(wanted)
+    return declared.name if isinstance(declared, Primitive) else ""
 
 
 @dataclass(frozen=True)

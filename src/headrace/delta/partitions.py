@@ -23,6 +23,12 @@ _TIME = re.compile(
 )
 _INTEGER = re.compile(r"^([+-]?)(\d*)(?:\.\d*)?$")
 _OFFSET = re.compile(r"^(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?$")
+_INTERVAL = re.compile(
+    r"^(?:INTERVAL\s*)?([+-]?'?[+-]?)([0-9][0-9 :.]*)'?"
+    r"(?:\s+((?:DAY|HOUR|MINUTE|SECOND)(?: TO (?:HOUR|MINUTE|SECOND))?))?$",
+    re.IGNORECASE,
+)
+_UNITS = ("day", "hour", "minute", "second")
 _INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _TRUE = frozenset({"t", "true", "y", "yes", "1"})
 _FALSE = frozenset({"f", "false", "n", "no", "0"})
@@ -46,10 +52,11 @@ def partition_scalar(text: str | None, kind: str, arrow: pa.DataType) -> pa.Scal
     value = _parser(kind)(text, arrow)
     if value is None:
         return pa.scalar(None, arrow)
-    if pa.types.is_date32(arrow):
-        return pa.scalar(value, pa.int32()).cast(arrow)
-    if pa.types.is_timestamp(arrow):
-        return pa.scalar(value, pa.int64()).cast(arrow)
+    if pa.types.is_temporal(arrow):
+        bits = arrow.bit_width
+        fits = -(1 << (bits - 1)) <= value < (1 << (bits - 1))
+        number = pa.int32() if pa.types.is_date32(arrow) else pa.int64()
+        return pa.scalar(value if fits else None, number).cast(arrow)
     return pa.scalar(value, arrow)
 
 
@@ -58,6 +65,8 @@ def _parser(kind: str) -> Callable[[str, pa.DataType], Any]:
         return lambda text, _: _parse_integer(text, _INTEGER_BITS[kind])
     if kind.startswith("decimal"):
         return _parse_decimal
+    if kind.startswith("interval "):
+        return lambda text, _: _parse_interval(text, kind)
     return {
         "string": lambda text, _: text,
         "binary": lambda text, _: text.encode("utf-8", "surrogatepass"),
@@ -112,6 +121,23 @@ def _parse_decimal(text: str, arrow: pa.DataType) -> Decimal | None:
             return value if fits else None
     except InvalidOperation:
         return None
+
+
+def _parse_interval(text: str, kind: str) -> int | None:
+    """Microseconds of `INTERVAL '1 02:03:04.5' DAY TO SECOND`, as Spark writes its intervals."""
+    literal = _INTERVAL.match(text.strip(_SPACE))
+    units = (literal[3] if literal and literal[3] else kind.removeprefix("interval ")).lower()
+    first, _, last = units.partition(" to ")
+    start, end = _UNITS.index(first), _UNITS.index(last or first)
+    numbers = re.split(r"[ :]", literal[2]) if literal else []
+    if literal is None or len(numbers) != end - start + 1:
+        return None
+    sizes = [size * 1_000_000 for size in (86_400, 3_600, 60, 1)][start : end + 1]
+    try:
+        micros = sum(int(Decimal(n) * size) for n, size in zip(numbers, sizes, strict=True))
+    except InvalidOperation:
+        return None
+    return -micros if literal[1].count("-") % 2 else micros
 
 
 def _parse_date(text: str) -> int | None:
