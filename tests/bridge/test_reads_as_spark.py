@@ -19,6 +19,7 @@ REFUSED = {
     "file_has_bool_for_int", "file_has_string_for_date", "file_has_int64_for_timestamp",
     "file_has_date_for_timestamp", "file_has_timestamp_for_date", "file_has_struct_for_map",
     "file_has_list_of_structs_for_list", "file_has_scalar_for_struct", "file_has_double_for_float",
+    "metadata_without_a_schema",
 }  # fmt: skip
 LOSSLESS = {
     "file_has_int64_for_int", "file_has_int8_for_float", "file_has_int64_for_double",

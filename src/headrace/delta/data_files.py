@@ -301,5 +301,15 @@ def _source(file: pq.ParquetFile, children: list[pa.Field], index: int) -> _Sour
 
 
 def _check_has_ids(children: list[pa.Field]) -> None:
-    if children and not any(b"PARQUET:field_id" in (child.metadata or {}) for child in children):
+    if children and not any(_has_id(child) for child in children):
         raise MismatchError("(all)", "no field ids", "column mapping by id")
+
+
+def _has_id(child: pa.Field) -> bool:
+    """Whether a field, or one inside it, has a Parquet field id."""
+    if b"PARQUET:field_id" in (child.metadata or {}):
+        return True
+    kind = child.type
+    return pa.types.is_nested(kind) and any(
+        _has_id(kind.field(index)) for index in range(kind.num_fields)
+    )

@@ -15,14 +15,29 @@ import pyarrow as pa
 from headrace.delta.calendar import days_from_civil
 
 _SPACE = "".join(chr(code) for code in range(33)) + "\x7f"
-_DATE = re.compile(r"^([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?$", re.DOTALL)
+_DATE = re.compile(
+    r"^([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?$", re.DOTALL | re.ASCII
+)
 _TIME = re.compile(
     r"^([+-]?\d{4,6})(?:-(\d{1,2})(?:-(\d{1,2})"
     r"(?:[ T](?:(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?)?\s*(.*))?)?)?$",
-    re.DOTALL,
+    re.DOTALL | re.ASCII,
 )
-_INTEGER = re.compile(r"^([+-]?)(\d*)(?:\.\d*)?$")
-_OFFSET = re.compile(r"^(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?$")
+_INTEGER = re.compile(r"^([+-]?)(\d*)(?:\.\d*)?$", re.ASCII)
+_FLOAT = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)[df]?$", re.ASCII | re.IGNORECASE)
+_OFFSET = re.compile(r"^(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{1,2}))?(?::?(\d{2}))?$", re.ASCII)
+_LARGEST_OFFSET = 18 * 3600
+# Names that Java keeps for zones beside those of the time zone database.
+_SHORT_ZONES = {
+    "ACT": "Australia/Darwin", "AET": "Australia/Sydney", "AGT": "America/Argentina/Buenos_Aires",
+    "ART": "Africa/Cairo", "AST": "America/Anchorage", "BET": "America/Sao_Paulo",
+    "BST": "Asia/Dhaka", "CAT": "Africa/Harare", "CNT": "America/St_Johns",
+    "CST": "America/Chicago", "CTT": "Asia/Shanghai", "EAT": "Africa/Addis_Ababa",
+    "ECT": "Europe/Paris", "IET": "America/Indiana/Indianapolis", "IST": "Asia/Kolkata",
+    "JST": "Asia/Tokyo", "MIT": "Pacific/Apia", "NET": "Asia/Yerevan", "NST": "Pacific/Auckland",
+    "PLT": "Asia/Karachi", "PNT": "America/Phoenix", "PRT": "America/Puerto_Rico",
+    "PST": "America/Los_Angeles", "SST": "Pacific/Guadalcanal", "VST": "Asia/Ho_Chi_Minh",
+}  # fmt: skip
 _INTERVAL = re.compile(
     r"^(?:INTERVAL\s*)?([+-]?'?[+-]?)([0-9][0-9 :.]*)'?"
     r"(?:\s+((?:DAY|HOUR|MINUTE|SECOND)(?: TO (?:HOUR|MINUTE|SECOND))?))?$",
@@ -99,14 +114,10 @@ def _parse_float(text: str) -> float | None:
     bare = word.lstrip("+-").lower()
     if bare in special:
         return float(("-" if word.startswith("-") else "") + special[bare])
-    if "_" in word:
-        return None
     if bare.startswith("0x"):
         return float.fromhex(word.rstrip("dDfF")) if "p" in bare else None
-    try:
-        return float(word.rstrip("dDfF") if word[-1:] in "dDfF" else word)
-    except ValueError:
-        return None
+    match = _FLOAT.match(word)
+    return float(match[1]) if match else None
 
 
 def _parse_decimal(text: str, arrow: pa.DataType) -> Decimal | None:
@@ -171,10 +182,10 @@ def parse_timestamp(text: str, *, zoned: bool = True) -> int | None:
     micros = int((match[7] or "0").ljust(6, "0")[:6])
     local = ((days * 24 + hour) * 60 + minute) * 60 + second
     zone = (match[8] or "").strip()
-    if not zoned or not zone:
-        return local * 1_000_000 + micros
-    offset = _offset_seconds(zone, local)
-    return None if offset is None else (local - offset) * 1_000_000 + micros
+    offset = _offset_seconds(zone, local) if zone else 0
+    if offset is None:
+        return None
+    return (local - offset * zoned) * 1_000_000 + micros
 
 
 def _offset_seconds(zone: str, local: int) -> int | None:
@@ -182,7 +193,8 @@ def _offset_seconds(zone: str, local: int) -> int | None:
         return 0
     if match := _OFFSET.match(zone):
         size = int(match[2]) * 3600 + int(match[3] or 0) * 60 + int(match[4] or 0)
-        return size if match[1] == "+" else -size
+        return None if size > _LARGEST_OFFSET else size if match[1] == "+" else -size
+    zone = _SHORT_ZONES.get(zone, zone)
     try:
         from datetime import datetime, timedelta
 

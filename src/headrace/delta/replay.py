@@ -90,10 +90,10 @@ def replay(filesystem: fs.FileSystem, uri: str, segment: Segment) -> Replayed:
     if segment.checkpoint is not None:
         start = _read_start(filesystem, uri, segment.checkpoint)
     protocol, metadata = commits.protocol or start.protocol, commits.metadata or start.metadata
-    if protocol is None or metadata is None:
-        missing = "protocol" if protocol is None else "metaData"
+    if protocol is None or metadata is None or not metadata.get("schemaString"):
+        missing = "protocol action" if protocol is None else "metaData action with a schema"
         raise LogCorruptError(
-            uri=uri, file=f"version {segment.version}", problem=f"it has no {missing} action"
+            uri=uri, file=f"version {segment.version}", problem=f"it has no {missing}"
         )
     parsed = Metadata.parse(metadata)
     domains = {**start.domains, **commits.domains}
