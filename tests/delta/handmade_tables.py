@@ -635,3 +635,11 @@ def metadata_without_a_schema(path):
     log.commit(
         {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": {"id": "x"}}
     )
+
+
+@table
+def several_actions_in_a_line(path):
+    log = Log(path)
+    adds = [log.file(f"f{number}.parquet", ints(number)) for number in range(3)]
+    log.begin(("a", "integer"), more=[adds[0]])
+    log.commit(adds[1] | log.remove("f0.parquet"), {"commitInfo": {"x": 1}} | adds[2])

@@ -21,6 +21,8 @@ from headrace.exceptions import LogCorruptError, LogIncompleteError
 
 _FILE_LINES = (b'{"add":{', b'{"remove":{')
 _SKIPPED_LINES = (b'{"commitInfo":', b'{"cdc":', b'{"txn":')
+_NEEDED = (b'"add":', b'"remove":', b'"metaData":', b'"protocol":')
+_KINDS = ("add", "remove", "metaData", "protocol", "domainMetadata")
 
 
 @dataclass(frozen=True)
@@ -49,20 +51,26 @@ class CommitLines:
             line = raw.strip()
             if line.startswith(_FILE_LINES):
                 found.append(line)
-            elif line and not line.startswith(_SKIPPED_LINES):
+            elif line and not _is_skipped(line):
                 self._take_other(json.loads(line), found)
         if found:
             self.files.append(b"\n".join(found))
 
     def _take_other(self, action: dict[str, Any], found: list[bytes]) -> None:
-        if action.get("protocol"):
-            self.protocol = action["protocol"]
-        if action.get("metaData"):
-            self.metadata = action["metaData"]
-        if domain := action.get("domainMetadata"):
-            self.domains[domain["domain"]] = domain
-        kinds = [kind for kind in ("add", "remove") if action.get(kind)]
-        found.extend(json.dumps({kind: action[kind]}).encode() for kind in kinds)
+        """Take one line; of several actions in it the first of Spark's order counts."""
+        kind = next((name for name in _KINDS if action.get(name)), None)
+        if kind == "protocol":
+            self.protocol = action[kind]
+        elif kind == "metaData":
+            self.metadata = action[kind]
+        elif kind == "domainMetadata":
+            self.domains[action[kind]["domain"]] = action[kind]
+        elif kind is not None:
+            found.append(json.dumps({kind: action[kind]}).encode())
+
+
+def _is_skipped(line: bytes) -> bool:
+    return line.startswith(_SKIPPED_LINES) and not any(name in line for name in _NEEDED)
 
 
 def replay_any(filesystem: fs.FileSystem, uri: str, segments: Sequence[Segment]) -> Replayed:
