@@ -643,3 +643,11 @@ def several_actions_in_a_line(path):
     adds = [log.file(f"f{number}.parquet", ints(number)) for number in range(3)]
     log.begin(("a", "integer"), more=[adds[0]])
     log.commit(adds[1] | log.remove("f0.parquet"), {"commitInfo": {"x": 1}} | adds[2])
+
+
+@table
+def deletion_vector_that_the_protocol_forgot(path):
+    log = Log(path)
+    rows = portable([1])
+    vector = {"storageType": "i", "pathOrInlineDv": z85(rows), "sizeInBytes": len(rows), "cardinality": 1}  # fmt: skip
+    log.begin(("a", "integer"), more=[log.file("f.parquet", ints(1, 2, 3), dv=vector)])

@@ -27,7 +27,9 @@ FIELDS = (("a", "long"), ("p", "string"))
 
 
 def begin(path, *adds):
-    return Log(path).begin(*FIELDS, partitions=["p"], more=adds)
+    return Log(path).begin(
+        *FIELDS, partitions=["p"], more=adds, reader=3, writer=7, features=["deletionVectors"]
+    )
 
 
 def live(path, **options):
@@ -146,7 +148,8 @@ def write_checkpoint(log, files):
         )
     text_map = pa.map_(pa.string(), pa.string())
     schema = pa.schema([
-        ("protocol", pa.struct([("minReaderVersion", pa.int32()), ("minWriterVersion", pa.int32())])),
+        ("protocol", pa.struct([("minReaderVersion", pa.int32()), ("minWriterVersion", pa.int32()),
+                                ("readerFeatures", pa.list_(pa.string())), ("writerFeatures", pa.list_(pa.string()))])),
         ("metaData", pa.struct([("id", pa.string()), ("format", pa.struct([("provider", pa.string())])), ("schemaString", pa.string()),
                                 ("partitionColumns", pa.list_(pa.string())), ("configuration", text_map)])),
         ("add", pa.struct([("path", pa.string()), ("partitionValues", text_map), ("size", pa.int64()), ("deletionVector", actions.DV_TYPE)])),

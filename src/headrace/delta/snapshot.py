@@ -151,6 +151,17 @@ def load_snapshot(
         version=segments[0].version,
         protocol=found.protocol,
         metadata=found.metadata,
-        files=found.files,
+        files=_with_known_vectors(found.files, found.protocol),
         domains=found.domains,
     )
+
+
+def _with_known_vectors(files: pa.Table, protocol: Protocol) -> pa.Table:
+    """The files, without deletion vectors where the protocol knows of none: Spark skips them."""
+    place = files.schema.get_field_index("dv")
+    if "deletionVectors" in protocol.reader_features or files["dv"].null_count == files.num_rows:
+        return files
+    import pyarrow as pa
+
+    field = files.schema.field(place)
+    return files.set_column(place, field, pa.nulls(files.num_rows, field.type))
