@@ -2,7 +2,7 @@
 
 HeadraceError
 ├── UserError                 wrong input; never retried
-│   ├── FlowNotFoundError, TaskNotFoundError
+│   ├── FlowNotFoundError, FlowImportError, TaskNotFoundError
 │   ├── ProjectNotFoundError, StateFolderError, TargetFolderError
 │   ├── ProfileError          └── UnknownKeyError
 │   ├── ProfileNotFoundError, ProfileEngineError, EnvironmentNotFoundError, SecretError
@@ -410,6 +410,31 @@ class FlowNotFoundError(UserError):
             f"There is no pipeline {self.name!r}: {self.problem}.",
             f"Defined: {', '.join(self.defined) or 'none'}.",
             f"headrace run {near or 'MODULE.FLOW'}",
+        )
+
+
+class FlowImportError(UserError):
+    """The module of a pipeline, or one that it imports, raises an error.
+
+    Attributes:
+        module: The pipeline's module.
+        place: File and line.
+        problem: The error.
+        missing: Name of a module that is not installed, or None.
+    """
+
+    module: str
+    place: str
+    problem: str
+    missing: str | None
+
+    def describe(self) -> str:
+        return lines(
+            f"{self.module} can't be imported.",
+            f"{self.place}: {self.problem}",
+            f"pip install {self.missing}, or correct the name"
+            if self.missing
+            else f"correct {self.place}",
         )
 
 
@@ -956,7 +981,7 @@ class LedgerUnavailableError(EngineError):
         return lines(
             f"The ledger {self.address} can't be used: {self.cause}.",
             f"It was tried for {self.waited_s:g} s.",
-            "headrace doctor",
+            "free some space on its disk" if "disk" in self.cause.lower() else "headrace doctor",
         )
 
 
@@ -1003,6 +1028,8 @@ class RunNotFoundError(UserError):
 
     def describe(self) -> str:
         several = self.several
+        if not self.near:
+            return lines("There are no runs yet.", fix="headrace run MODULE.FLOW")
         return lines(
             f"{'More than one run fits' if several else 'There is no run'} {self.run!r}.",
             f"{'They are' if several else 'Latest'}: {', '.join(self.near) or 'none'}.",

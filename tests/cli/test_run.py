@@ -18,6 +18,7 @@ SAMPLE = Path(__file__).parents[1] / "orchestration" / "sample"
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("run") / "a project"
     shutil.copytree(SAMPLE, root)
+    (root / "flows" / "wrong_flows.py").write_text("x = 1\nif x\n")
     (root / "flows" / "broken_flows.py").write_text("import no_such_module\n")
     return root
 
@@ -99,10 +100,12 @@ def test_a_run_a_failure_and_its_repair_from_the_command_line(headrace, project,
     [
         (["run", "ad_up"], "headrace run flows.sample_flows.add_up"),
         (["run", "flows.sample_flows.nothing"], "no nothing"),
-        (["run", "flows.broken_flows.x"], "no_such_module"),
+        (["run", "flows.broken_flows.x"], "pip install no_such_module"),
+        (["run", "flows.wrong_flows.x"], "wrong_flows.py:2"),
         (["run", "add_up", "-p", "cuont=3"], "use count"),
         (["run", "add_up", "-p", "count=three"], "wrong type"),
         (["run", "add_up", "--profile", "total=smal"], "small"),
+        (["run", "add_up", "--profile", "totl=small"], "use total"),
         (["run", "add_up", "--env", "lokal"], "local"),
     ],
 )

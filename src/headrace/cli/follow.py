@@ -37,6 +37,8 @@ def print_log(ledger: Ledger, attempt: AttemptRecord, *, follow: bool) -> None:
 
 
 def _ended(ledger: Ledger, attempt: AttemptRecord) -> bool:
+    # The flow may be gone: then nobody else ends the attempt.
+    ledger.reap_expired()
     now = ledger.get_attempt(attempt.id)
     return now is None or now.state not in ("queued", "running")
 

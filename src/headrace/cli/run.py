@@ -143,9 +143,14 @@ def _prepare(
     from headrace.orchestration.project import load_project
 
     project = load_project()
-    display.say("Looking for Prefect's server ...")
-    # Before Prefect is imported, so that it never sees another address.
     _quiet_prefect()
+    from headrace.orchestration.find_flow import check_task_names, load_pipeline
+
+    # What is wrong with the words of the command is said before any server is started.
+    pipeline = load_pipeline(flow, root=options.root or project.root)
+    typed = pipeline.check_parameters(parameters)
+    check_task_names(options.task_profiles, pipeline=pipeline.name, root=project.root)
+    display.say("Looking for Prefect's server ...")
     project.ensure_prefect(
         on_wait=lambda waited: (
             display.say(f"Starting Prefect's server ... {waited:.0f} s")
@@ -153,10 +158,6 @@ def _prepare(
             else None
         )
     )
-    from headrace.orchestration.find_flow import load_pipeline
-
-    pipeline = load_pipeline(flow, root=options.root or project.root)
-    typed = pipeline.check_parameters(parameters)
     display.say(f"Starting {pipeline.name} ...")
     return pipeline, project, typed
 

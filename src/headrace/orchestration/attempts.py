@@ -7,7 +7,7 @@ import inspect
 import json
 import traceback
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -148,23 +148,23 @@ def _attempt(
         seq=session.repair.seq,
         token=session.token,
     )
-    folder = session.folder / _folder_name(record)
     attempt = _Attempt(
         session=session,
         task=task,
         profile=profile,
         record=record,
-        folder=folder,
-        mlflow_run_id=start_task_run(session, record, profile),
+        folder=session.folder / _folder_name(record),
+        mlflow_run_id=None,
     )
-    session.ledger.annotate_attempt(
-        record.id,
-        record.token or "",
-        log_path=str(attempt.log_path),
-        **({"mlflow_run_id": attempt.mlflow_run_id} if attempt.mlflow_run_id else {}),
-    )
-    tell_task(attempt.event("running"))
     try:
+        attempt = replace(attempt, mlflow_run_id=start_task_run(session, record, profile))
+        session.ledger.annotate_attempt(
+            record.id,
+            record.token or "",
+            log_path=str(attempt.log_path),
+            **({"mlflow_run_id": attempt.mlflow_run_id} if attempt.mlflow_run_id else {}),
+        )
+        tell_task(attempt.event("running"))
         result = _run_child(attempt, arguments)
     except BaseException as error:
         _record_failure(attempt, error)

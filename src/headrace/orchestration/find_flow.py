@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from headrace.exceptions import FlowNotFoundError
+from headrace.exceptions import FlowImportError, FlowNotFoundError, TaskNotFoundError
 from headrace.orchestration.pipeline import Pipeline
+from headrace.orchestration.tasks import EngineTask
 
 FOLDER = "flows"
 """Where a project keeps its pipelines."""
@@ -31,7 +34,7 @@ def load_pipeline(name: str, *, root: Path) -> Pipeline[Any, Any]:
         sys.path.insert(0, str(root))
     dotted = _full_name(name.strip().replace(":", ".").removesuffix(".py").replace("/", "."), root)
     module_name, _, attribute = dotted.rpartition(".")
-    module = _import(module_name, name, root) if module_name else None
+    module = _import(module_name, root) if module_name else None
     found = getattr(module, attribute, None) if module is not None else None
     if isinstance(found, Pipeline):
         return found
@@ -47,6 +50,26 @@ def defined_pipelines(root: Path) -> list[str]:
     return sorted(_scan(root / FOLDER, root))
 
 
+def check_task_names(names: Iterable[str], *, pipeline: str, root: Path) -> None:
+    """Refuse an option that names a task which the project's loaded modules don't have.
+
+    Raises:
+        TaskNotFoundError: No task has that name.
+    """
+    known = {
+        value.name
+        for module in tuple(sys.modules.values())
+        if str(getattr(module, "__file__", None) or "").startswith(f"{root}{os.sep}")
+        for value in tuple(vars(module).values())
+        if isinstance(value, EngineTask)
+    }
+    for name in names:
+        if name not in known:
+            raise TaskNotFoundError(
+                task=name, where=f"The project of {pipeline!r}", defined=sorted(known)
+            )
+
+
 def _full_name(dotted: str, root: Path) -> str:
     """Complete a function's bare name when one pipeline of the project has it."""
     if "." in dotted:
@@ -55,28 +78,36 @@ def _full_name(dotted: str, root: Path) -> str:
     return fitting[0] if len(fitting) == 1 else f"{FOLDER}.{dotted}"
 
 
-def _import(module: str, name: str, root: Path) -> Any:
+def _import(module: str, root: Path) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         # Only the module that was asked for, or a parent of it; not one that it needs itself.
         if error.name and (module == error.name or module.startswith(error.name + ".")):
             return None
-        raise FlowNotFoundError(
-            name=name,
-            problem=f"{module} can't be imported: {error}",
-            defined=defined_pipelines(root),
-        ) from error
+        raise _import_error(module, error, root) from error
     except Exception as error:
-        raise FlowNotFoundError(
-            name=name,
-            problem=f"{module} can't be imported: {type(error).__name__}: {error}",
-            defined=defined_pipelines(root),
-        ) from error
+        raise _import_error(module, error, root) from error
+
+
+def _import_error(module: str, error: Exception, root: Path) -> FlowImportError:
+    """Where in the project an import went wrong, and with what."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename.startswith(f"{root}{os.sep}")]
+    file, line = (own[-1].filename, own[-1].lineno) if own else (module, None)
+    if isinstance(error, SyntaxError) and error.filename:
+        file, line = error.filename, error.lineno
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    return FlowImportError(
+        module=module,
+        place=f"{file}:{line}" if line else file,
+        problem=f"{type(error).__name__}: {error}",
+        missing=missing,
+    )
 
 
 def _only_pipeline(module_name: str, name: str, root: Path) -> Pipeline[Any, Any]:
-    module = _import(module_name, name, root)
+    module = _import(module_name, root)
     if module is None:
         parent, _, attribute = module_name.rpartition(".")
         exists = bool(parent) and parent in sys.modules

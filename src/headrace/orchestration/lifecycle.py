@@ -66,7 +66,8 @@ def open_session(
         ledger = stack.enter_context(project.open_ledger())
         ledger.reap_expired()
         claim = _claim(ledger, project, flow, parameters, flow_run)
-        session = _make_session(stack, project, ledger, flow, *claim)
+        with _ending_on_error(ledger, claim[0], claim[1]):
+            session = _make_session(stack, project, ledger, flow, *claim)
         token = activate(session)
         tell_run(_event(session, "running", links=run_links(session, flow_run.id)))
         error: BaseException | None = None
@@ -84,6 +85,17 @@ def open_session(
             deactivate(token)
             if error is None and state != "success":
                 raise RunFailedError(run_id=session.run.id, state=state, problem=problem)
+
+
+@contextmanager
+def _ending_on_error(ledger: Ledger, run: RunRecord, repair: RepairRecord) -> Iterator[None]:
+    """Record the end of a run that does not come to its first task."""
+    try:
+        yield
+    except BaseException as error:
+        state: State = "failed" if isinstance(error, Exception) else "cancelled"
+        ledger.finish_run(run.id, repair.seq, state, token=repair.token or "")
+        raise
 
 
 def _claim(
@@ -208,6 +220,7 @@ def _finish(session: RunSession, error: BaseException | None) -> tuple[State, st
             if state != "success":
                 names = [name for name, a in latest.items() if run_state([a.state]) != "success"]
                 problem = f"unsuccessful: {', '.join(names)}"
+        session.end_open_attempts(state, problem)
         session.leases.close()
         session.ledger.finish_run(session.run.id, session.repair.seq, state, token=session.token)
     except HeadraceError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
@@ -103,16 +104,23 @@ class Pipeline(Flow[P, R], Generic[P, R]):
     def _typed(self, given: dict[str, Any]) -> dict[str, Any]:
         from prefect.exceptions import ParameterTypeError
 
+        # Prefect prints its own account of the same, as one long line.
+        logger = logging.getLogger("prefect.flows")
+        level = logger.level
+        logger.setLevel(logging.CRITICAL + 1)
         try:
             return self.validate_parameters(given)
         except ParameterTypeError as error:
-            problem = " ".join(str(error).split())
+            text = str(error).removeprefix("Flow run received invalid parameters:")
+            problem = " ".join(text.split()).removeprefix("- ")
             raise ParameterError(
                 pipeline=self.name,
                 problem=f"a parameter has the wrong type: {problem}",
                 found=f"Signature: {self.name}{inspect.signature(self.function)}",
                 fix="give a value of that type",
             ) from error
+        finally:
+            logger.setLevel(level)
 
     def _entrypoint_type(self) -> EntrypointType:
         by_module = self.function.__module__ != "__main__"

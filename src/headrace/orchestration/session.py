@@ -9,13 +9,15 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 from headrace.ledger.records import (
     AttemptRequest,
+    Outcome,
     RepairRecord,
     RunRecord,
+    State,
     split_name,
 )
 from headrace.ledger.repair import RepairPlan
@@ -131,6 +133,21 @@ class RunSession:
     def _wait_for_submitted(self) -> None:
         for _, future in tuple(self.submitted):
             future.wait()
+
+    def end_open_attempts(self, state: State, reason: str) -> None:
+        """End attempts that an interrupt left open between their start and their process's."""
+        for attempt in self.ledger.attempts(self.run.id):
+            if (
+                attempt.state == "running"
+                and attempt.token
+                and attempt.repair_seq == self.repair.seq
+            ):
+                ended: Literal["cancelled", "crashed"] = (
+                    "cancelled" if state == "cancelled" else "crashed"
+                )
+                self.ledger.finish_attempt(
+                    attempt.id, attempt.token, Outcome(state=ended, reason=reason[:500] or None)
+                )
 
     def record_dropped(self) -> None:
         """Record tasks that were to run again and that the pipeline no longer calls."""
