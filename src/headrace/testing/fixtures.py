@@ -6,6 +6,7 @@ Import them in the `conftest.py` of your tests:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +14,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.engines.ray import open_ray
+from headrace.engines.ray_environment import ray_environment
 from headrace.engines.spark import open_spark
 from headrace.profiles.models import RayProfile, SparkProfile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# Ray reads these when it is imported, which a test may do long before its cluster starts.
+os.environ.update(ray_environment())
 
 
 @pytest.fixture(scope="session")
