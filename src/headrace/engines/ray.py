@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -46,6 +47,12 @@ def open_ray(
     Raises:
         EngineStartError: Ray did not start; the text shows the end of its log.
     """
+    if " " in sys.executable and address is None:
+        # Ray starts its workers through a shell without quoting this path: they would never come.
+        reason = (
+            f"its workers can't be started by a Python at a path with a space: {sys.executable}"
+        )
+        raise EngineStartError(engine="Ray", reason=reason, tail="")
     os.environ.update(ray_environment())
     import ray
 
