@@ -35,7 +35,6 @@ STATES: tuple[State, ...] = get_args(State)
 RUN_IFS: tuple[RunIf, ...] = get_args(RunIf)
 ACTIVE: frozenset[State] = frozenset({"queued", "running"})
 GOOD: frozenset[State] = frozenset({"success", "excluded"})
-NEVER_STARTED: frozenset[State] = frozenset({"upstream_failed", "excluded", "cancelled"})
 
 LEASE_S = 45.0
 """How long a lease lasts without a heartbeat; longer than an outage of the ledger of 30 s."""
@@ -116,11 +115,6 @@ class RunRecord(Record):
     parent_run_id: str | None = None
     trigger_key: str | None = None
     tags: dict[str, str] = {}
-
-    @property
-    def is_active(self) -> bool:
-        """Whether it waits or runs."""
-        return self.state in ACTIVE
 
 
 class RepairRecord(Record):
