@@ -7,6 +7,7 @@ import importlib.util
 import logging
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -168,3 +169,11 @@ def _maven_local(jar: Jar) -> Path:
 def _sha256(path: Path) -> str:
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+if __name__ == "__main__":
+    # `infra/set-up` fills the cache; with `s3` also what Spark needs for tables in an S3 store.
+    from headrace.engines.s3_jars import S3_JARS
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    jar_paths((*DELTA_JARS, *(S3_JARS if "s3" in sys.argv[1:] else ())))
