@@ -84,7 +84,6 @@ def test_a_wall_clock_set_back_or_ahead_changes_no_decision(url, fake_time, monk
     from datetime import UTC, datetime, timedelta
 
     offset = [timedelta(0)]
-    monkeypatch.setattr("headrace.ledger.base.utc_now", lambda: datetime.now(UTC) + offset[0])
     monkeypatch.setattr("headrace.ledger.rows.utc_now", lambda: datetime.now(UTC) + offset[0])
     monkeypatch.setattr("headrace.ledger.runs.utc_now", lambda: datetime.now(UTC) + offset[0])
     monkeypatch.setattr("headrace.ledger.attempts.utc_now", lambda: datetime.now(UTC) + offset[0])

@@ -15,11 +15,13 @@ from headrace.exceptions import (
     TriggerTakenError,
 )
 from headrace.ledger.records import (
+    AttemptRequest,
     CodeVersion,
     ErrorInfo,
     Outcome,
     RepairRequest,
     RunRequest,
+    Share,
 )
 from headrace.ledger.store import open_ledger
 from headrace.tables import TableRef
@@ -439,3 +441,57 @@ def test_an_unknown_attempt_has_lost_its_lease(ledger):
     with pytest.raises(LeaseLostError):
         ledger.renew_driver(99, "t")
     assert ledger.get_attempt(99) is None
+
+
+def test_a_limit_may_be_taken_in_parts(drive, ledger):
+    first, second = drive(), drive()
+    half = {"cores of here": Share(take=2, most=4)}
+    attempt = first.start("a", limits=half)
+    second.start("b", limits=half)
+    with pytest.raises(SlotsFullError, match="4 of 4"):
+        second.start("c", limits={"cores of here": Share(take=1, most=4)})
+    assert attempt.limits == {"cores of here": 2}
+    ledger.finish_attempt(attempt.id, attempt.token, Outcome(state="success"))
+    second.start("c", limits=half)
+    assert ledger.slots() == {"cores of here": 4}
+
+
+def test_the_second_wish_to_cancel_is_told_from_the_first(drive, ledger):
+    run = drive()
+    ledger.request_cancel(run.id)
+    first = ledger.cancel_asked_at(run.id)
+    ledger.request_cancel(run.id)
+    assert first is not None
+    assert ledger.cancel_asked_at(run.id) not in (None, first)
+
+
+def test_open_attempts_are_those_that_have_not_ended(drive, ledger):
+    run = drive()
+    run.did("a")
+    run.start("b")
+    assert [attempt.name for attempt in ledger.open_attempts(run.id)] == ["b"]
+
+
+def test_a_call_that_was_wrong_is_a_failed_task_with_its_error(drive, ledger):
+    run = drive()
+    error = ErrorInfo(type="ArgumentError", message="a set is no JSON", retryable=False)
+    ledger.record_skipped(
+        run.id,
+        AttemptRequest(task="t"),
+        "failed",
+        seq=0,
+        token=run.repair.token,
+        error=error,
+    )
+    assert ledger.latest_attempt(run.id, "t").error == error
+    assert ledger.plan_repair(run.id, RepairRequest()).names("run") == ["t"]
+
+
+def test_a_crashed_attempt_ends_when_it_was_last_heard_of(drive, ledger, fake_time):
+    run = drive()
+    attempt = run.start("t")
+    fake_time.pass_s(10_000)
+    ledger.reap_expired()
+    crashed = ledger.get_attempt(attempt.id)
+    assert crashed.state == "crashed"
+    assert abs((crashed.ended_at - crashed.started_at).total_seconds()) < 5

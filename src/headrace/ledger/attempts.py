@@ -14,6 +14,7 @@ from headrace.ledger.records import (
     AttemptRecord,
     AttemptRequest,
     Outcome,
+    Share,
     new_token,
 )
 from headrace.ledger.rows import (
@@ -162,7 +163,7 @@ class AttemptStore(LedgerBase):
             "run_id": run.id,
             "pipeline": run.pipeline,
             "number": last.number + 1 if last is not None else 1,
-            "limits": sorted(request.limits),
+            "limits": {name: share.take for name, share in sorted(request.limits.items())},
             "inputs": [],
             "outputs": [],
             **values,
@@ -195,15 +196,16 @@ class AttemptStore(LedgerBase):
             .limit(1)
         ).one_or_none()
 
-    def _check_limits(self, connection: sa.Connection, limits: Mapping[str, int]) -> None:
+    def _check_limits(self, connection: sa.Connection, limits: Mapping[str, Share]) -> None:
         if not limits:
             return
         for name in sorted(limits):  # Always in one order, so that two can't wait for each other.
             self._lock_name(connection, name)
         taken = self._taken(connection)
-        for name, most in limits.items():
-            if taken.get(name, 0) >= most:
-                raise SlotsFullError(limit=name, taken=taken.get(name, 0), most=most)
+        for name, share in limits.items():
+            held = taken.get(name, 0)
+            if held + share.take > share.most:
+                raise SlotsFullError(limit=name, taken=held, most=share.most)
 
 
 def _attempt(connection: sa.Connection, attempt_id: int) -> sa.Row[Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,10 +12,11 @@ from headrace.ledger import schema
 from headrace.ledger.database import Database
 from headrace.ledger.leases import LeaseWatch
 from headrace.ledger.rows import (
+    attempt_record,
     attempt_title,
+    beat_end,
     beat_of,
     repair_title,
-    utc_now,
 )
 
 RUN, REPAIR, ATTEMPT = schema.run, schema.repair, schema.attempt
@@ -99,7 +101,7 @@ class LedgerBase:
 
     def _crash(self, connection: sa.Connection, table: sa.Table, row: sa.Row[Any]) -> bool:
         """Mark what held the dead lease as crashed, unless a heartbeat came in between."""
-        values: dict[str, Any] = {"state": "crashed", "ended_at": utc_now(), "token": None}
+        values: dict[str, Any] = {"state": "crashed", "ended_at": beat_end(row), "token": None}
         if table is ATTEMPT:
             values["error"] = {
                 "type": "TaskCrashedError",
@@ -140,13 +142,12 @@ class LedgerBase:
         return [row.run_id for row in rows if self.watch.is_live(beat_of("repair", row))]
 
     def _taken(self, connection: sa.Connection, now: float | None = None) -> dict[str, int]:
-        """How many live attempts hold each limit."""
-        counts: dict[str, int] = {}
+        """How much of each limit the live attempts hold."""
+        held: Counter[str] = Counter()
         for row in connection.execute(sa.select(ATTEMPT).where(RUNNING_ATTEMPT)):
             if self.watch.is_live(beat_of("attempt", row), now):
-                for name in row.limits:
-                    counts[name] = counts.get(name, 0) + 1
-        return counts
+                held.update(attempt_record(row).limits)
+        return dict(held)
 
 
 def set_run(connection: sa.Connection, run_id: str, **values: Any) -> None:

@@ -10,7 +10,7 @@ from headrace.exceptions import RunBusyError, TaskNotFoundError
 from headrace.ledger.attempts import AttemptStore
 from headrace.ledger.base import ATTEMPT, set_run
 from headrace.ledger.conditions import run_state
-from headrace.ledger.records import AttemptRecord, AttemptRequest, node_name
+from headrace.ledger.records import AttemptRecord, AttemptRequest, ErrorInfo, node_name
 from headrace.ledger.rows import attempt_record, utc_now
 
 _MARK_KEEPS = ("profile", "engine", "inputs", "outputs")
@@ -23,13 +23,23 @@ class MarkStore(AttemptStore):
         self,
         run_id: str,
         request: AttemptRequest,
-        state: Literal["upstream_failed", "excluded", "cancelled"],
+        state: Literal["upstream_failed", "excluded", "cancelled", "failed"],
         *,
         seq: int,
         token: str,
         reason: str = "",
+        error: ErrorInfo | None = None,
     ) -> AttemptRecord:
         """Record a task that does not start, so that it has a history too.
+
+        Args:
+            run_id: The run.
+            request: What is known of the task.
+            state: Why it does not start; `failed` when its call was wrong.
+            seq: The repair that it belongs to.
+            token: The driver's token.
+            reason: The same in words.
+            error: What was wrong with the call.
 
         Raises:
             LeaseLostError: The driver is no longer the run's driver.
@@ -53,6 +63,7 @@ class MarkStore(AttemptStore):
                 repair_seq=seq,
                 state=state,
                 reason=reason,
+                error=error.model_dump() if error else None,
                 ended_at=utc_now(),
             )
 
@@ -77,7 +88,7 @@ class MarkStore(AttemptStore):
             source = old.reused_from or old.id
             if last is not None and last.repair_seq == seq and last.reused_from == source:
                 return attempt_record(last)
-            kept = ("profile", "engine", "inputs", "outputs", "result", "log_path", "mlflow_run_id")
+            kept = (*_MARK_KEEPS, "result", "log_path", "mlflow_run_id", "reason", "marked_by")
             return self._insert(
                 connection,
                 run,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,14 +20,16 @@ class NoteStore(LedgerBase):
     def request_cancel(self, run_id: str) -> bool:
         """Ask the run's driver to stop; a run that waits is cancelled at once.
 
+        The first request lets clean-up tasks run; a second one ends those too.
+
         Returns:
             Whether there was something to cancel.
         """
+        now = utc_now()
 
         def work(connection: sa.Connection) -> bool:
             self._lock_run(connection, run_id)
             row = self._last_repair(connection, run_id)
-            now = utc_now()
             if row.state == "queued":
                 values: dict[str, Any] = {"state": "cancelled", "ended_at": now}
                 set_run(connection, run_id, **values)
@@ -37,7 +40,7 @@ class NoteStore(LedgerBase):
             connection.execute(
                 sa.update(REPAIR)
                 .where(REPAIR.c.id == row.id)
-                .values(cancel_requested_at=row.cancel_requested_at or now, **values)
+                .values(cancel_requested_at=now, **values)
             )
             return True
 
@@ -45,8 +48,13 @@ class NoteStore(LedgerBase):
 
     def cancel_requested(self, run_id: str) -> bool:
         """Whether somebody asked the run's latest repair to stop."""
+        return self.cancel_asked_at(run_id) is not None
+
+    def cancel_asked_at(self, run_id: str) -> datetime | None:
+        """When somebody last asked the run's latest repair to stop; another time is a new wish."""
         row = self.database.read(lambda c: self._last_repair(c, run_id))
-        return row.cancel_requested_at is not None
+        asked: datetime | None = row.cancel_requested_at
+        return asked
 
     def annotate_run(
         self,

@@ -22,7 +22,7 @@ from headrace.ledger.records import (
     node_name,
 )
 from headrace.ledger.repair import Graph, RepairPlan, graph_of, plan_repair
-from headrace.ledger.rows import attempt_record, beat_of, repair_record, run_record, utc_now
+from headrace.ledger.rows import attempt_record, beat_of, repair_record, run_record
 
 LATEST = "last"
 
@@ -101,6 +101,15 @@ class ReadStore(LedgerBase):
     def attempts(self, run_id: str) -> list[AttemptRecord]:
         """Every attempt of the run, in the order in which they started."""
         query = sa.select(ATTEMPT).where(ATTEMPT.c.run_id == run_id).order_by(ATTEMPT.c.id)
+        return self.database.read(lambda c: [attempt_record(row) for row in c.execute(query)])
+
+    def open_attempts(self, run_id: str) -> list[AttemptRecord]:
+        """The run's attempts that have not ended."""
+        query = (
+            sa.select(ATTEMPT)
+            .where(ATTEMPT.c.run_id == run_id, RUNNING_ATTEMPT)
+            .order_by(ATTEMPT.c.id)
+        )
         return self.database.read(lambda c: [attempt_record(row) for row in c.execute(query)])
 
     def get_attempt(self, attempt_id: int) -> AttemptRecord | None:
@@ -195,7 +204,7 @@ class ReadStore(LedgerBase):
         )
 
     def slots(self, limits: Iterable[str] | None = None) -> dict[str, int]:
-        """How many live attempts hold each limit; a dead one holds none.
+        """How much of each limit the live attempts hold; a dead one holds none.
 
         Args:
             limits: Names to count; None counts every limit that anything holds.
@@ -267,7 +276,7 @@ class ReadStore(LedgerBase):
                 connection.execute(
                     sa.update(RUN)
                     .where(RUN.c.id == row.run_id)
-                    .values(state="crashed", ended_at=utc_now())
+                    .values(state="crashed", ended_at=row.ended_at)
                 )
         return Reaped(
             attempts=tuple(attempt_record(row) for row in attempts),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from headrace.context import Lineage
 
@@ -36,11 +37,14 @@ RUN_IFS: tuple[RunIf, ...] = get_args(RunIf)
 ACTIVE: frozenset[State] = frozenset({"queued", "running"})
 GOOD: frozenset[State] = frozenset({"success", "excluded"})
 
-LEASE_S = 45.0
+LEASE_S = float(os.environ.get("HEADRACE_LEASE_S", "45"))
 """How long a lease lasts without a heartbeat; longer than an outage of the ledger of 30 s."""
 
-BEAT_S = 10.0
+BEAT_S = LEASE_S / 4.5
 """How often a holder renews its lease."""
+
+NOT_CALLED = "the pipeline no longer calls it"
+"""Reason of an exclusion that lasts only until the pipeline calls the task again."""
 
 # Without vowels and look-alikes: ids are read out and typed.
 _LETTERS = "23456789bcdfghjkmnpqrstvwxz"
@@ -154,6 +158,28 @@ class RepairRecord(Record):
     pid: int | None = None
 
 
+class Share(Record):
+    """What an attempt takes of a limit.
+
+    Attributes:
+        most: How much all live attempts may take together.
+        take: How much this one takes.
+    """
+
+    most: int
+    take: int = 1
+
+
+def _share(given: Any) -> Any:
+    """A bare number is a limit of which one is taken."""
+    return Share(most=given) if isinstance(given, int) else given
+
+
+def _amounts(given: Any) -> Any:
+    """Earlier ledgers hold the names alone."""
+    return dict.fromkeys(given, 1) if isinstance(given, list | tuple) else given
+
+
 class AttemptRecord(Record):
     """One try of one task, or of one item of a for-each.
 
@@ -164,6 +190,7 @@ class AttemptRecord(Record):
         number: 1, 2, 3, ... within run, task and key, without gaps.
         run_if: The task's condition.
         depends_on: Names of what it waits for: `task`, `task/key`; `task` means all its items too.
+        limits: How much it takes of each limit while it lives.
         token: Fence token; None when it never ran, and once it was fenced.
         lease_expires_at: For people; what counts is in the leases' own clock.
         inputs: Table versions that it read.
@@ -188,7 +215,7 @@ class AttemptRecord(Record):
     depends_on: tuple[str, ...] = ()
     profile: str | None = None
     engine: str | None = None
-    limits: tuple[str, ...] = ()
+    limits: Annotated[dict[str, int], BeforeValidator(_amounts)] = {}
     host: str = ""
     pid: int | None = None
     token: str | None = None
@@ -254,7 +281,7 @@ class AttemptRequest(Record):
     """What is known of an attempt when it starts, or when its task is skipped.
 
     Attributes:
-        limits: Slots that it takes: the name of each limit, and how many may hold it at once.
+        limits: What it takes of each limit; a bare number says how many may hold it at once.
     """
 
     task: str
@@ -263,7 +290,7 @@ class AttemptRequest(Record):
     depends_on: tuple[str, ...] = ()
     profile: str | None = None
     engine: str | None = None
-    limits: dict[str, int] = {}
+    limits: dict[str, Annotated[Share, BeforeValidator(_share)]] = {}
     log_path: str | None = None
     prefect_task_run_id: str | None = None
 

@@ -73,6 +73,15 @@ def beat_of(kind: str, row: sa.Row[Any]) -> Beat:
     )
 
 
+def beat_end(row: sa.Row[Any]) -> datetime:
+    """When a holder was last heard of: a crashed attempt took no longer than that."""
+    if row.lease_expires_at is None or row.started_at is None:
+        return utc_now()
+    heard: datetime = row.lease_expires_at - timedelta(seconds=row.lease_s)
+    # Its own clock on the wall may have been set back meanwhile.
+    return max(heard, row.started_at)
+
+
 def beat_values(watch: LeaseWatch, lease_s: float) -> dict[str, Any]:
     """Columns of a heartbeat at this moment."""
     return {
