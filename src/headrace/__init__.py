@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from headrace.orchestration.pipeline import pipeline
     from headrace.orchestration.tasks import python_task, ray_task, spark_task
     from headrace.tables import TableRef
+    from headrace.triggers.declare import (
+        continuous,
+        cron,
+        interval,
+        on_files,
+        on_pipeline,
+        on_table,
+    )
 
 __version__ = "0.1.0"
 
@@ -34,9 +42,15 @@ __all__ = [
     "TableRef",
     "TaskContext",
     "UserError",
+    "continuous",
+    "cron",
     "current_context",
     "from_delta",
     "from_spark",
+    "interval",
+    "on_files",
+    "on_pipeline",
+    "on_table",
     "pipeline",
     "python_task",
     "ray_task",
@@ -55,9 +69,15 @@ _MODULES = {
     "TableRef": "tables",
     "TaskContext": "context",
     "UserError": "exceptions",
+    "continuous": "triggers.declare",
+    "cron": "triggers.declare",
     "current_context": "context",
     "from_delta": "bridge.read",
     "from_spark": "bridge.read",
+    "interval": "triggers.declare",
+    "on_files": "triggers.declare",
+    "on_pipeline": "triggers.declare",
+    "on_table": "triggers.declare",
     "pipeline": "orchestration.pipeline",
     "python_task": "orchestration.tasks",
     "ray_task": "orchestration.tasks",

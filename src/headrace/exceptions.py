@@ -9,9 +9,11 @@ HeadraceError
 │   ├── ParameterError, TaskDefinitionError, ResultError
 │   ├── WriteRequestError
 │   ├── TaskImportError, ArgumentError
+│   ├── VersionMismatchError, CodeTooLargeError, JobStorageError
 │   ├── FilterError, ColumnNotFoundError, ReadRequestError
 │   ├── LedgerAddressError, LedgerTooNewError, RunNotFoundError, RunBusyError
 │   ├── RepairConflictError, NothingToRepairError, TriggerTakenError
+│   ├── TriggerDefinitionError, TriggerNotFoundError
 │   └── (feature modules add theirs below these)
 ├── EngineError               infrastructure; a retry may help
 │   ├── JavaNotFoundError, JarsUnavailableError, PortInUseError, ServerStartError
@@ -19,10 +21,11 @@ HeadraceError
 │   ├── EngineNotInstalledError, EngineStartError
 │   ├── CpusBusyError
 │   ├── LedgerUnavailableError, LeaseLostError, SlotsFullError
-│   ├── StorageRefreshError, RunTrackingError
+│   ├── StorageRefreshError, StorageAccessError, RunTrackingError
 │   └── TaskCrashedError      ├── MemoryLimitError, TaskTimeoutError, TaskCancelledError
 │                             └── DiskFullError
 ├── TaskFailedError           the task's own code raised an error; `retryable` says the rest
+│   └── UpstreamFailedError   the task did not start, because of how others ended
 ├── RunFailedError            a run ended without success
 └── DataError                 table, version or schema
     ├── TableNotFoundError, VersionNotFoundError, LogIncompleteError, LogCorruptError
@@ -195,6 +198,27 @@ class StorageRefreshError(EngineError):
             "It has to print one JSON object with access_key, secret_key, and perhaps "
             "session_token and expires_at.",
             "run it by hand, then correct refresh_command in [storage]",
+        )
+
+
+class StorageAccessError(EngineError, OSError):
+    """An S3 store refused the credentials, or did not answer as it should, after some tries."""
+
+    uri: str
+    reason: str
+    refused: bool
+
+    def describe(self) -> str:
+        if self.refused:
+            return lines(
+                f"The S3 store refuses the credentials for {self.uri}: {self.reason}.",
+                "They come from [storage] of the profile file, or else from where AWS tools look.",
+                "renew access_key, secret_key and session_token there, or set refresh_command",
+            )
+        return lines(
+            f"The S3 store did not serve {self.uri}: {self.reason}.",
+            "It was asked several times.",
+            "look at the store, and at endpoint in [storage]; then run it again",
         )
 
 
@@ -787,6 +811,52 @@ class EngineStartError(EngineError):
         )
 
 
+class VersionMismatchError(UserError):
+    """A cluster has another Python or other packages than this machine."""
+
+    cluster: str
+    differing: list[str]
+
+    def describe(self) -> str:
+        return lines(
+            f"{self.cluster} doesn't fit this installation: {'; '.join(self.differing)}.",
+            "Both sides have to have the same minor version of Python and the same packages.",
+            "install the same versions on both sides (constraints.txt), or use the same image",
+        )
+
+
+class CodeTooLargeError(UserError):
+    """The project's files are too many to be sent to a cluster."""
+
+    root: str
+    size_mib: int
+    limit_mib: int
+    largest: str
+
+    def describe(self) -> str:
+        return lines(
+            f"The code below {self.root} has {self.size_mib} MiB; "
+            f"{self.limit_mib} MiB can be sent to a cluster.",
+            f"The largest file is {self.largest}.",
+            "let git ignore what is no code (.gitignore), or keep data in tables",
+        )
+
+
+class JobStorageError(UserError):
+    """A cluster elsewhere can't reach a lake that is a folder of this machine."""
+
+    task: str
+    lake: str
+    cluster: str
+
+    def describe(self) -> str:
+        return lines(
+            f"Task {self.task!r} runs on the cluster {self.cluster}, which can't reach the lake.",
+            f"The lake is the folder {self.lake} of this machine.",
+            'lake = "s3://BUCKET/lake" with [storage] kind = "s3", or a local profile',
+        )
+
+
 class TaskImportError(UserError):
     """The child process can't find the task's function."""
 
@@ -847,6 +917,7 @@ class TaskFailedError(HeadraceError):
         traceback: The traceback, as text.
         log_path: The attempt's log.
         retryable: Whether a retry may help; False for a wrong input.
+        error_bases: Full names of the error's class and of those that it derives from.
     """
 
     task: str
@@ -855,6 +926,7 @@ class TaskFailedError(HeadraceError):
     traceback: str
     log_path: str
     retryable: bool
+    error_bases: tuple[str, ...] = ()
 
     def describe(self) -> str:
         name = self.error_type.removeprefix("builtins.")
@@ -863,6 +935,32 @@ class TaskFailedError(HeadraceError):
             f"Raised in task {self.task!r}.",
             f"see the traceback in {self.log_path}",
         )
+
+
+class UpstreamFailedError(TaskFailedError):
+    """A task did not start, because the condition on its dependencies was not met."""
+
+    def describe(self) -> str:
+        return lines(
+            f"Task {self.task!r} did not start.",
+            f"{self.error_message}.",
+            "headrace repair, once the cause is gone",
+        )
+
+
+def full_name(kind: type) -> str:
+    """`module.Class`, as in `TaskFailedError.error_type`.
+
+    Example:
+        >>> full_name(ValueError)
+        'builtins.ValueError'
+    """
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def error_bases(kind: type) -> tuple[str, ...]:
+    """Full names of a class and of all that it derives from, the nearest first."""
+    return tuple(full_name(base) for base in kind.__mro__ if base is not object)
 
 
 class TaskCrashedError(EngineError):
@@ -1087,6 +1185,37 @@ class TriggerTakenError(UserError):
             f"Pipeline {self.pipeline!r} already ran for {self.trigger_key}.",
             f"Its run is {self.run_id}.",
             f"headrace runs show {self.run_id}",
+        )
+
+
+class TriggerDefinitionError(UserError):
+    """A trigger, or a pipeline's option about triggers, can't mean anything.
+
+    Attributes:
+        trigger: The trigger as it was written, or the pipeline.
+    """
+
+    trigger: str
+    problem: str
+    found: str
+    fix: str
+
+    def describe(self) -> str:
+        return lines(f"{self.trigger}: {self.problem}.", self.found, self.fix)
+
+
+class TriggerNotFoundError(UserError):
+    """No pipeline, or no trigger of it, has the name that was given."""
+
+    name: str
+    defined: list[str]
+
+    def describe(self) -> str:
+        near = closest(self.name, self.defined)
+        return lines(
+            f"There is no trigger {self.name!r}.",
+            f"Defined: {', '.join(self.defined) or 'none'}.",
+            near or "headrace triggers list",
         )
 
 

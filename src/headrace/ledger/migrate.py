@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from headrace.exceptions import LedgerTooNewError, LedgerUnavailableError
 from headrace.ledger.database import Database
 
-REVISIONS = ("0001",)
+REVISIONS = ("0001", "0002")
 """Every schema that this headrace knows, oldest first."""
 
 # Any number will do, as long as nothing else on the server uses it.

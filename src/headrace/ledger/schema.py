@@ -181,3 +181,77 @@ attempt = sa.Table(
     ),
     sqlite_autoincrement=True,
 )
+
+trigger = sa.Table(
+    "trigger",
+    metadata,
+    sa.Column("id", BigId, primary_key=True, autoincrement=True),
+    sa.Column("pipeline", sa.String(255), nullable=False),
+    sa.Column("name", sa.String(255), nullable=False),
+    sa.Column("kind", sa.String(20), nullable=False),
+    sa.Column("rule", sa.Text, nullable=False),
+    sa.Column("cursor", JsonText, nullable=False),
+    sa.Column("rev", sa.BigInteger, nullable=False),
+    sa.Column("paused", sa.Boolean, nullable=False),
+    sa.Column("paused_by", sa.String(255)),
+    sa.Column("paused_in_prefect", sa.Boolean, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("fired_at", UtcDateTime),
+    sa.Column("problem", sa.Text),
+    sa.UniqueConstraint("pipeline", "name"),
+    sqlite_autoincrement=True,
+)
+
+firing = sa.Table(
+    "firing",
+    metadata,
+    sa.Column("id", BigId, primary_key=True, autoincrement=True),
+    sa.Column("pipeline", sa.String(255), nullable=False),
+    sa.Column("trigger", sa.String(255), nullable=False),
+    sa.Column("key", sa.String(255), nullable=False),
+    sa.Column("decision", sa.String(20), nullable=False),
+    sa.Column("reason", sa.Text),
+    sa.Column("facts", JsonText, nullable=False),
+    sa.Column("logical_time", UtcDateTime),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("run_id", sa.String(40)),
+    sa.UniqueConstraint("pipeline", "trigger", "key"),
+    sa.Index("ix_firing_run_id", "run_id"),
+    sqlite_autoincrement=True,
+)
+
+trigger_file = sa.Table(
+    "trigger_file",
+    metadata,
+    sa.Column("id", BigId, primary_key=True, autoincrement=True),
+    sa.Column("trigger_id", sa.BigInteger, nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("path", sa.Text, nullable=False),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("mtime_ns", sa.BigInteger, nullable=False),
+    sa.Column("firing_id", sa.BigInteger),
+    sa.UniqueConstraint("trigger_id", "digest"),
+    sqlite_autoincrement=True,
+)
+
+notice = sa.Table(
+    "notice",
+    metadata,
+    sa.Column("id", BigId, primary_key=True, autoincrement=True),
+    sa.Column("key", sa.String(255), nullable=False, unique=True),
+    sa.Column("run_id", sa.String(40)),
+    sa.Column("kind", sa.String(20), nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("sent_at", UtcDateTime),
+    sa.Column("error", sa.Text),
+    sqlite_autoincrement=True,
+)
+
+usage_export = sa.Table(
+    "usage_export",
+    metadata,
+    sa.Column("attempt_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("batch", sa.String(40), nullable=False),
+    sa.Column("written_at", UtcDateTime),
+    sa.Index("ix_usage_export_batch", "batch"),
+)

@@ -11,10 +11,10 @@ from headrace.ledger.marks import MarkStore
 from headrace.ledger.migrate import upgrade
 from headrace.ledger.notes import NoteStore
 from headrace.ledger.queries import ReadStore
-from headrace.ledger.runs import RunStore
+from headrace.ledger.triggers import TriggerStore
 
 
-class Ledger(RunStore, MarkStore, NoteStore, ReadStore):
+class Ledger(TriggerStore, MarkStore, NoteStore, ReadStore):
     """The truth about runs. Safe to use from many threads; each process opens its own.
 
     Example:

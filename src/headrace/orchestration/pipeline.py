@@ -17,6 +17,8 @@ from prefect.types.entrypoint import EntrypointType
 from headrace.exceptions import ParameterError, TaskDefinitionError, closest
 from headrace.orchestration.code_version import module_file
 from headrace.orchestration.runner import SlotTaskRunner
+from headrace.triggers.model import TriggerPolicy
+from headrace.triggers.policy import OPTIONS, make_policy
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,9 +32,11 @@ class Pipeline(Flow[P, R], Generic[P, R]):
 
     Attributes:
         function: The function that was decorated.
+        policy: When it runs by itself, and whom that is told to.
     """
 
     function: Callable[..., Any]
+    policy: TriggerPolicy
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the pipeline in this process."""
@@ -41,8 +45,12 @@ class Pipeline(Flow[P, R], Generic[P, R]):
         return super().__call__(*args, **kwargs)
 
     def with_options(self, **options: Any) -> Pipeline[P, R]:
-        """A copy with other options of Prefect's."""
-        return _as_pipeline(super().with_options(**options), self.function)
+        """A copy with other options: Prefect's, and those about triggers."""
+        own = {name: options.pop(name) for name in OPTIONS if name in options}
+        plain = super().with_options(**options)
+        known = {name: getattr(self.policy, name) for name in OPTIONS}
+        policy = make_policy(self.function, plain.name, {**known, **own})
+        return _as_pipeline(plain, self.function, policy)
 
     def serve(self, *args: Any, **options: Any) -> None:
         """Serve the pipeline as Prefect does, deployed by module path."""
@@ -143,11 +151,15 @@ def pipeline(function: Callable[..., Any] | None = None, /, **options: Any) -> A
 
     Args:
         function: The function, when the decorator is used without parentheses.
-        **options: Every option of Prefect's `@flow` (`name`, `retries`, `timeout_seconds`, ...).
-            `name` is the function's name by default.
+        **options: `triggers` (what `headrace serve` starts it for: `cron`, `interval`, `on_table`,
+            `on_files`, `continuous`, `on_pipeline`), `max_concurrent` (1), `when_busy` (`"skip"` or
+            `"queue"`), `catch_up` (`"last"`, `"all"` or `"none"`), `notify` (Prefect blocks that
+            are told of failures), `long_after_s`; and every option of Prefect's `@flow` (`name`,
+            `retries`, `timeout_seconds`, ...). `name` is the function's name by default.
 
     Raises:
         TaskDefinitionError: The function is a generator.
+        TriggerDefinitionError: A trigger, or an option about triggers, can't mean anything.
 
     Example:
         >>> from headrace import pipeline
@@ -173,15 +185,20 @@ def _make_pipeline(function: Callable[..., Any], *, options: dict[str, Any]) -> 
     options = dict(options)
     options.setdefault("name", function.__name__)
     options.setdefault("task_runner", SlotTaskRunner())
+    own = {name: options.pop(name) for name in OPTIONS if name in options}
+    policy = make_policy(function, options["name"], own)
     plain: Flow[Any, Any] = Flow(_runner(function), **options)
-    return _as_pipeline(plain, function)
+    return _as_pipeline(plain, function, policy)
 
 
-def _as_pipeline(plain: Flow[Any, Any], function: Callable[..., Any]) -> Pipeline[Any, Any]:
+def _as_pipeline(
+    plain: Flow[Any, Any], function: Callable[..., Any], policy: TriggerPolicy
+) -> Pipeline[Any, Any]:
     """Turn a flow that Prefect built into ours; Prefect's `with_options` names its own class."""
     plain.__class__ = Pipeline
     made = cast("Pipeline[Any, Any]", plain)
     made.function = function
+    made.policy = policy
     return made
 
 

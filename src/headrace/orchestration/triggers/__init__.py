@@ -1,0 +1,1 @@
+"""Looks for what triggers wait for, and starts their runs."""

@@ -1,0 +1,1 @@
+"""When a pipeline runs by itself: the rules, as plain values and pure decisions."""
