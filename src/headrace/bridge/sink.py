@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace.delta.access import naming_store_errors
 from headrace.delta.finish import Write
 from headrace.delta.log import Action
 from headrace.delta.write_modes import FileRow, Rewriter
@@ -82,8 +83,10 @@ def write_blocks(rows: RowPlan, blocks: Iterable[Any]) -> Part:
             table = BlockAccessor.for_block(block).to_arrow()
             # An empty block of a failed or filtered batch may have lost its columns.
             if table.num_columns:
-                writer.write(table)
-        return writer.close()
+                with naming_store_errors(rows.files.files.uri):
+                    writer.write(table)
+        with naming_store_errors(rows.files.files.uri):
+            return writer.close()
     except BaseException:
         writer.abandon()
         raise

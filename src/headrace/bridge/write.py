@@ -13,6 +13,7 @@ from headrace.delta.log import TableFiles
 from headrace.delta.target import name_list, resolve_target
 from headrace.delta.transaction import resolve_key
 from headrace.delta.write_plan import Mode, SchemaMode, WritePlan, WriteRequest
+from headrace.engines.own_errors import own_error
 from headrace.exceptions import HeadraceError
 from headrace.tables import TableRef
 
@@ -92,9 +93,11 @@ def _write(ds: Dataset, plan: WritePlan) -> Write:
     except BaseException as error:
         write.abandon(error)
         own = list(_own_errors(error))
-        if not own:
+        # The innermost says what is wrong; Ray's wrappers stay visible behind it.
+        told = own[-1] if own else own_error(error)
+        if told is error:
             raise
-        raise own[-1] from error
+        raise told from error
     return write
 
 

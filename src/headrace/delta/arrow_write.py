@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.context import current_context
+from headrace.delta.access import naming_store_errors
 from headrace.delta.finish import Write, write_once
 from headrace.delta.log import TableFiles
 from headrace.delta.target import name_list, resolve_target
@@ -110,6 +111,7 @@ def _write(rows: pa.Table, plan: WritePlan) -> Write:
 def _files(rows: pa.Table, plan: WritePlan) -> Part:
     writer = RowWriter(plan.rows)
     writer.write(rows.schema.empty_table())  # the columns are checked even when there is no row
-    for batch in rows.to_batches():
-        writer.write(pa.Table.from_batches([batch]))
-    return writer.close()
+    with naming_store_errors(plan.request.files.uri):
+        for batch in rows.to_batches():
+            writer.write(pa.Table.from_batches([batch]))
+        return writer.close()

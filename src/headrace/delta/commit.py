@@ -28,7 +28,7 @@ from headrace.delta.write_schema import (
     schema_json,
     unify,
 )
-from headrace.exceptions import CommitUnclearError, ConcurrentWriteError
+from headrace.exceptions import CommitUnclearError, ConcurrentWriteError, StorageAccessError
 
 _ATTEMPTS = 50
 _ROW_IDS = "delta.rowTracking"
@@ -84,6 +84,8 @@ class Committer:
                 commit_name(version), content.encode() + b"\n", scratch=self.plan.rows.files.scratch
             )
         except OSError as error:
+            if isinstance(error, StorageAccessError) and error.refused:
+                raise
             # The store may have taken it although the answer was lost, or take it a moment later.
             try:
                 found = read_commit(files, version)

@@ -9,18 +9,24 @@ from __future__ import annotations
 import hashlib
 import hmac
 import http.client
+import re
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from urllib.parse import quote, urlsplit
 
+from headrace.delta.access import RefusedError
 from headrace.exceptions import UnsupportedWriteError
 from headrace.profiles.storage import Storage
 
 _ATTEMPTS = 4
 _TIMEOUT_S = 60
-_TAKEN = (409, 412)
+_TAKEN = 412
+# Someone else is creating it at this moment; whether they will have is not known yet.
+_CONFLICT = 409
 _SERVER_ERROR = 500
+_REFUSED = (400, 401, 403)
+_CODE = re.compile(r"<Code>(\w+)</Code>")
 
 
 def put_if_absent(storage: Storage, path: str, content: bytes) -> bool:
@@ -35,6 +41,7 @@ def put_if_absent(storage: Storage, path: str, content: bytes) -> bool:
         content: What to store.
 
     Raises:
+        RefusedError: The store refuses the credentials.
         OSError: The store did not take it, or did not answer.
         UnsupportedWriteError: There are no credentials to sign with.
     """
@@ -53,12 +60,15 @@ def put_if_absent(storage: Storage, path: str, content: bytes) -> bool:
         except (OSError, http.client.HTTPException) as error:
             problem = f"{type(error).__name__}: {error}"
             continue
-        if status in _TAKEN:
+        if status == _TAKEN:
             return False
         if status < 300:  # noqa: PLR2004 - HTTP's success
             return True
+        if status in _REFUSED and not problem:  # else an earlier request may have been taken
+            code = _CODE.search(text)
+            raise RefusedError(code[1] if code else f"HTTP {status}", "PutObject")
         problem = f"HTTP {status}: {text[:200]}"
-        if status < _SERVER_ERROR:
+        if status < _SERVER_ERROR and status != _CONFLICT:
             break
     raise OSError(f"the store did not take {path}: {problem}")
 

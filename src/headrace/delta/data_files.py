@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from headrace.delta.access import is_refusal, naming_store_errors
 from headrace.delta.actions import partition_column
 from headrace.delta.calendar import rebase_of
 from headrace.delta.conform import FileRules, MismatchError, conform_column, find_child, pad
@@ -95,15 +97,48 @@ def read_files(spec: ReadSpec, files: pa.Table) -> Iterator[pa.Table]:
         SnapshotExpiredError: A file is gone.
         RowCountError: A file has another number of rows than the log says.
         UnreadableColumnError: A column can't become the table's type.
+        StorageAccessError: A store refuses the credentials, or does not answer.
     """
-    filesystem = open_filesystem(spec.uri, spec.storage)
+    store = _Store(spec)
     empty = True
     for row in files.to_pylist():
-        for table in read_file(spec, filesystem, row):
-            empty = False
-            yield table
+        with naming_store_errors(resolve_file(spec.uri, row["path"])):
+            for table in store.read(row):
+                empty = False
+                yield table
     if empty:
         yield spec.arrow_schema.empty_table()
+
+
+@dataclass
+class _Store:
+    """Where the files are, with credentials that are good at the moment."""
+
+    spec: ReadSpec
+    storage: Storage = field(init=False)
+    filesystem: fs.FileSystem = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._use(self.spec.storage.fresh())
+
+    def _use(self, storage: Storage) -> None:
+        self.storage = storage
+        self.filesystem = open_filesystem(self.spec.uri, storage)
+
+    def read(self, row: Mapping[str, Any]) -> Iterator[pa.Table]:
+        """Read one row of a plan, once more with new credentials where the store refuses them."""
+        if self.storage.needs_refresh():
+            self._use(self.spec.storage.fresh())
+        done = 0
+        try:
+            for table in read_file(self.spec, self.filesystem, row):
+                yield table
+                done += 1
+        except OSError as error:
+            if not (self.spec.storage.refresh_command and is_refusal(error)):
+                raise
+            self._use(self.spec.storage.renewed(self.storage))
+            yield from islice(read_file(self.spec, self.filesystem, row), done, None)
 
 
 def read_file(

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
+from headrace.delta.access import naming_store_errors, with_good_credentials
 from headrace.delta.location import filesystem_path, open_filesystem
 from headrace.profiles.storage import Storage
 
@@ -44,22 +45,26 @@ class TableFiles:
 
     def read(self, relative: str) -> bytes | None:
         """The content of a file, or None when there is none."""
-        try:
-            with self.filesystem().open_input_stream(self.path(relative)) as stream:
+
+        def whole(filesystem: pafs.FileSystem) -> bytes:
+            with filesystem.open_input_stream(self.path(relative)) as stream:
                 return bytes(stream.read())
+
+        try:
+            return bytes(self._ask(whole))
         except FileNotFoundError:
             return None
 
     def names(self, folder: str) -> list[str]:
         """Names of the files right in a folder, sorted; empty when there is no such folder."""
         selector = pafs.FileSelector(self.path(folder), allow_not_found=True)
-        infos = self.filesystem().get_file_info(selector)
+        infos = self._ask(lambda filesystem: filesystem.get_file_info(selector))
         return sorted(info.base_name for info in infos if info.type == pafs.FileType.File)
 
     def delete(self, relative: str) -> None:
         """Delete a file; a missing one is fine."""
         with contextlib.suppress(FileNotFoundError):
-            self.filesystem().delete_file(self.path(relative))
+            self._ask(lambda filesystem: filesystem.delete_file(self.path(relative)))
 
     def create(self, relative: str, content: bytes, *, scratch: str) -> bool:
         """Write a file that must not exist yet, whole or not at all.
@@ -77,7 +82,18 @@ class TableFiles:
             return _create_local(Path(self.path(relative)), content, Path(self.path(scratch)))
         from headrace.delta.conditional_put import put_if_absent
 
-        return put_if_absent(self.storage.fresh(), self.path(relative), content)
+        with naming_store_errors(self.uri):
+            return with_good_credentials(
+                self.storage, lambda storage: put_if_absent(storage, self.path(relative), content)
+            )
+
+    def _ask(self, work: Callable[[pafs.FileSystem], Any]) -> Any:
+        """Ask the file system something, with credentials that are good."""
+        address = self.uri if "://" in self.uri else ""
+        with naming_store_errors(self.uri):
+            return with_good_credentials(
+                self.storage, lambda storage: work(_filesystem(address, storage))
+            )
 
 
 @lru_cache(maxsize=8)

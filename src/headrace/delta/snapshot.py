@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from headrace.delta.access import naming_store_errors, with_good_credentials
 from headrace.delta.actions import partition_column
 from headrace.delta.location import normal_uri, open_filesystem
 from headrace.delta.protocol import Metadata, Protocol, check_readable
@@ -137,9 +138,19 @@ def load_snapshot(
         LogIncompleteError: A log file that the version needs is missing.
         LogCorruptError: A log file can't be read.
         UnsupportedTableError: The table would come out wrong; the text names why.
+        StorageAccessError: A store refuses the credentials, or does not answer.
     """
     root = normal_uri(uri)
-    filesystem = open_filesystem(root, storage or Storage())
+    with naming_store_errors(root):
+        return with_good_credentials(
+            storage or Storage(), lambda known: _load(root, version, timestamp, known)
+        )
+
+
+def _load(
+    root: str, version: int | None, timestamp: datetime | str | None, storage: Storage
+) -> Snapshot:
+    filesystem = open_filesystem(root, storage)
     listing = list_log(filesystem, root)
     if timestamp is not None:
         version = version_at(filesystem, root, listing, timestamp)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
@@ -16,6 +17,10 @@ SECRET_FIELDS: Final = ("access_key", "secret_key", "session_token")
 REFRESH_TIMEOUT_S: Final = 60
 # Credentials are renewed this long before they end, so that a commit in flight isn't cut off.
 REFRESH_MARGIN: Final = timedelta(minutes=5)
+# A store that is busy answers 503 for a while; three tries, the usual number, end too soon.
+_TRIES: Final = 8
+_CONNECT_TIMEOUT_S: Final = 10
+_ANSWER_TIMEOUT_S: Final = 60
 # AWS tools (`aws configure export-credentials`) and ours, by what they mean here.
 _PRINTED_KEYS: Final = {
     "AccessKeyId": "access_key",
@@ -128,6 +133,9 @@ class Storage(BaseModel):
             endpoint_override=host or None,
             scheme="http" if self._plain_http() else "https",
             force_virtual_addressing=not self.path_style,
+            connect_timeout=_CONNECT_TIMEOUT_S,
+            request_timeout=_ANSWER_TIMEOUT_S,
+            retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_TRIES),
             **self._revealed(("access_key", "secret_key", "session_token")),
         )
 
@@ -150,7 +158,25 @@ class Storage(BaseModel):
         Raises:
             StorageRefreshError: The command fails, takes too long, or prints something else.
         """
-        return self._refreshed() if self.needs_refresh() else self
+        if not self.refresh_command:
+            return self
+        with _RENEWING:
+            known = _RENEWED.get(self, self)
+            if known.needs_refresh():
+                known = _RENEWED[self] = known._refreshed()  # noqa: SLF001 - a Storage, too
+            return known
+
+    def renewed(self, refused: Storage) -> Storage:
+        """This storage with other credentials than those that a store has just refused.
+
+        Raises:
+            StorageRefreshError: There is no command, or it fails; see `fresh`.
+        """
+        with _RENEWING:
+            known = _RENEWED.get(self, self)
+            if known == refused:  # else another thread was first
+                known = _RENEWED[self] = known._refreshed()  # noqa: SLF001
+            return known
 
     def to_secret_json(self) -> str:
         """All of it, secrets too, for a file that only its owner may read."""
@@ -206,3 +232,9 @@ class Storage(BaseModel):
 
     def _refresh_error(self, reason: str) -> StorageRefreshError:
         return StorageRefreshError(command=shlex.join(self.refresh_command), reason=reason)
+
+
+# What `refresh_command` printed last in this process, by the settings that it was run for: a read
+# or a write asks for its storage many times.
+_RENEWED: dict[Storage, Storage] = {}
+_RENEWING = threading.Lock()
