@@ -109,7 +109,7 @@ def _claim(
     parent = active_session()
     claimed = run_options().claimed if parent is None else None
     known = ledger.run_of_flow_run(str(flow_run.id))
-    if claimed is not None:
+    if claimed is not None and known is None:
         run, repair, plan = claimed.run, claimed.repair, claimed.plan
     elif known is not None:
         # Prefect's Retry, on its page or by `retries=`: what succeeded is not run again.

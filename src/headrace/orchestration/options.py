@@ -14,17 +14,17 @@ from headrace.ledger.repair import RepairPlan
 
 @dataclass(frozen=True, kw_only=True)
 class Claimed:
-    """A run that this process drives in the ledger before its flow run begins: a repair.
+    """A run that this process drives in the ledger before its flow run begins.
 
     Attributes:
         run: The run.
-        repair: The repair, with the driver's token.
-        plan: What it runs again and what it reuses.
+        repair: The pass over it, with the driver's token; 0 for a run that a trigger made.
+        plan: What a repair runs again and what it reuses.
     """
 
     run: RunRecord
     repair: RepairRecord
-    plan: RepairPlan
+    plan: RepairPlan | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
