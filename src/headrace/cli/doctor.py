@@ -12,7 +12,7 @@ from headrace.cli.checks import run_checks
 from headrace.cli.options import EnvOption, JsonOption
 from headrace.cli.output import console, print_json
 
-app = typer.Typer(help="Check this machine, with a fix for each fault.")
+app = typer.Typer(help="Check this machine, with a fix for each fault.", add_completion=False)
 
 MARKS: Final = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "fault": ("✗", "red")}
 

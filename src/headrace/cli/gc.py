@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headrace.ledger.retention import Removal
     from headrace.orchestration.project import Project
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 STAGING_DAYS = 1
 

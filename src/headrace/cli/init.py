@@ -15,7 +15,7 @@ import typer
 from headrace.cli.output import print_line
 from headrace.exceptions import TargetFolderError, UserError, lines
 
-app = typer.Typer(help="Make a new project from the reference project.")
+app = typer.Typer(help="Make a new project from the reference project.", add_completion=False)
 
 # In the wheel they lie beside the texts below; in a checkout they are the repository's own.
 COPIED: Final = (

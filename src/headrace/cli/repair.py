@@ -11,8 +11,8 @@ from headrace.cli.options import EnvOption, JsonOption, TaskProfilesOption
 if TYPE_CHECKING:
     from headrace.orchestration.repair import PlannedRepair
 
-app = typer.Typer()
-cancel_app = typer.Typer()
+app = typer.Typer(add_completion=False)
+cancel_app = typer.Typer(add_completion=False)
 
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="Id of the run, the beginning of one, or `last`.")

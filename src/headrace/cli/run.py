@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.orchestration.pipeline import Pipeline
     from headrace.orchestration.project import Project
 
-app = typer.Typer(help="Run a pipeline here and watch it.")
+app = typer.Typer(help="Run a pipeline here and watch it.", add_completion=False)
 
 EXIT_RUN_FAILED = 1
 

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from headrace.orchestration.project import Project
     from headrace.orchestration.servers import Server
 
-up_app = typer.Typer()
-down_app = typer.Typer()
-ui_app = typer.Typer()
+up_app = typer.Typer(add_completion=False)
+down_app = typer.Typer(add_completion=False)
+ui_app = typer.Typer(add_completion=False)
 
 
 @up_app.command("up")
