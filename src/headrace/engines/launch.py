@@ -15,6 +15,7 @@ from headrace.engines.cache import short_folder
 from headrace.engines.log_tail import LogTail
 from headrace.engines.outcome import Ending, read_outcome
 from headrace.engines.ray_environment import ray_environment
+from headrace.engines.ray_job import TOKEN_VARIABLE
 from headrace.engines.spec import (
     ALIVE_FILE,
     EXIT_FILE,
@@ -26,6 +27,8 @@ from headrace.engines.spec import (
 from headrace.engines.supervised import Supervised
 from headrace.engines.usage import Usage
 from headrace.exceptions import StateFolderError
+from headrace.profiles.models import PythonProfile, RayProfile
+from headrace.profiles.secrets import resolve_secret
 
 _TICK_S: Final = 0.1
 _SAMPLE_S: Final = 0.5
@@ -89,6 +92,8 @@ def _prepare(spec: AttemptSpec) -> None:
         (spec.folder / ALIVE_FILE).touch()
         spec.scratch = short_folder()
         spec.flow_pid = os.getpid()
+        if spec.address is None and not isinstance(spec.profile, PythonProfile):
+            spec.address = spec.profile.reveal_address()
         spec.write()
     except OSError as error:
         if spec.scratch:
@@ -122,9 +127,9 @@ class _Attempt:
     def run(self) -> None:
         """Start the attempt, and wait until it ends by itself or has to be ended."""
         spec = self.spec
-        secrets = spec.profile.resolve_env(spec.root)
         self._tree.start(
-            "headrace.engines._child", {**_engine_environment(spec), **secrets, **spec.env}
+            "headrace.engines._child",
+            {**_engine_environment(spec), **_secrets(spec), **spec.env},
         )
         began = time.monotonic()
         while not self._tree.wait(_TICK_S):
@@ -158,6 +163,18 @@ class _Attempt:
         grace_s = 0.0 if self.ending.why == "memory" else None
         self.ending.exit_code, self.ending.left = self._tree.end(grace_s=grace_s)
         self.ending.usage = self._tree.finish()
+
+
+def _secrets(spec: AttemptSpec) -> dict[str, str]:
+    """What the profile gives by reference. On a cluster its `env` is resolved there."""
+    profile = spec.profile
+    if not isinstance(profile, RayProfile) or profile.where != "job":
+        return profile.resolve_env(spec.root)
+    if profile.token is None:
+        return {}
+    wanted_by = f"profiles.{profile.name}.token"
+    token = resolve_secret(profile.token, root=spec.root, wanted_by=wanted_by)
+    return {TOKEN_VARIABLE: token.get_secret_value()}
 
 
 def _engine_environment(spec: AttemptSpec) -> dict[str, str]:

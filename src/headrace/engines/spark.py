@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.engines.jars import jar_paths, spark_folder
 from headrace.engines.java import find_java
+from headrace.engines.log_store import log_store_conf, log_store_jars
 from headrace.engines.private_file import write_private
+from headrace.engines.s3_jars import spark_jars
+from headrace.engines.spark_cluster import cluster_settings, prepare_cluster
 from headrace.exceptions import EngineStartError
 from headrace.profiles.models import SparkProfile
 from headrace.profiles.storage import Storage
@@ -60,6 +63,7 @@ def open_spark(
     scratch: Path | None = None,
     address: str | None = None,
     secret_conf: Mapping[str, str] | None = None,
+    root: Path | None = None,
 ) -> Iterator[SparkSession]:
     """Open a Spark session with Delta, and stop it at the end.
 
@@ -70,21 +74,34 @@ def open_spark(
         scratch: Folder for spilled data, warehouse and configuration; a temporary one when left
             out. It is removed at the end.
         secret_conf: Further settings that must not be seen on a command line.
-        address: `sc://HOST:PORT` of a running Spark Connect server to use instead of a local JVM.
+        address: `sc://HOST:PORT` of a running Spark Connect server to use instead of a local JVM,
+            or the address of a cluster whose driver runs here.
+        root: The project's root, whose code a cluster's workers are given.
 
     Raises:
         JavaNotFoundError: There is no Java 17 or newer.
         JarsUnavailableError: Delta's JARs are missing and can't be fetched.
         EngineStartError: Spark did not start.
+        VersionMismatchError: The cluster has another Python or other packages.
     """
-    if address:
+    if address and address.startswith("sc://"):
         with _open_connect(address) as session:
+            if profile.where == "connect":
+                prepare_cluster(session, root)
             yield session
         return
     with _scratch_folder(scratch) as folder:
-        prepare_environment(folder, {**(storage or Storage()).spark_conf(), **(secret_conf or {})})
-        session = _start(spark_settings(profile, app_name=app_name, scratch=folder))
+        storage_conf = (storage or Storage()).spark_conf()
+        prepare_environment(folder, {**storage_conf, **(secret_conf or {})})
+        settings = spark_settings(profile, app_name=app_name, scratch=folder, storage=storage)
+        if address:
+            jars = session_jars(profile, storage or Storage())
+            settings |= cluster_settings(profile, address, jars)
+            os.environ["SPARK_LOCAL_IP"] = settings["spark.driver.bindAddress"]
+        session = _start({**settings, **profile.spark_conf})
         try:
+            if address:
+                prepare_cluster(session, root)
             yield session
         finally:
             session.stop()
@@ -134,9 +151,12 @@ def log4j_settings() -> str:
     return _LOG4J + "".join(quiet)
 
 
-def spark_settings(profile: SparkProfile, *, app_name: str, scratch: Path) -> dict[str, str]:
+def spark_settings(
+    profile: SparkProfile, *, app_name: str, scratch: Path, storage: Storage | None = None
+) -> dict[str, str]:
     """The settings of a local session: headrace's, then the profile's."""
-    jars = os.pathsep.join(str(path) for path in jar_paths())
+    storage = storage or Storage()
+    jars = os.pathsep.join(str(path) for path in session_jars(profile, storage))
     return {
         "spark.app.name": app_name,
         "spark.master": f"local[{profile.cores}]",
@@ -159,8 +179,15 @@ def spark_settings(profile: SparkProfile, *, app_name: str, scratch: Path) -> di
         "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
         # Delta spreads the reading of its log over 50 tasks, which is for clusters.
         "spark.databricks.delta.snapshotPartitions": str(max(1, profile.cores)),
+        **log_store_conf(storage),
         **profile.spark_conf,
     }
+
+
+def session_jars(profile: SparkProfile, storage: Storage) -> list[Path]:
+    """What a session needs beside Spark's own JARs."""
+    wanted = spark_jars(storage, profile.spark_conf)
+    return [*jar_paths(wanted), *log_store_jars(storage)]
 
 
 def heap_mib(memory_mib: int) -> int:

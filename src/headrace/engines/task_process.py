@@ -22,9 +22,10 @@ from typing import Any, Final
 from headrace.context import TaskContext, use_context
 from headrace.engines.arguments import decode_arguments
 from headrace.engines.loading import load_function
+from headrace.engines.own_errors import own_error
 from headrace.engines.result import check_result
 from headrace.engines.spec import RESULT_FILE, AttemptSpec
-from headrace.exceptions import HeadraceError, UserError
+from headrace.exceptions import HeadraceError, UserError, error_bases, full_name
 
 EXIT_FAILED: Final = 1
 EXIT_DISK_FULL: Final = 74
@@ -44,9 +45,7 @@ def run_task(spec_path: Path) -> int:
     draft = spec_path.with_name(f"{RESULT_FILE}.part")
     try:
         _reserve(draft)
-        context = make_context(spec)
-        outcome = _run(spec, context)
-        outcome.update(_lineage(context))
+        outcome = _send(spec) if spec.profile.where == "job" else perform(spec)
         _write_result(draft, outcome)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -55,6 +54,24 @@ def run_task(spec_path: Path) -> int:
             sys.stderr.write(f"no space left for the result in {spec.folder}\n")
         return EXIT_DISK_FULL
     return 0 if outcome["ok"] else EXIT_FAILED
+
+
+def _send(spec: AttemptSpec) -> dict[str, Any]:
+    """Let the task run as a job on its profile's cluster."""
+    from headrace.engines.ray_job import run_job
+
+    try:
+        return run_job(spec)
+    except Exception as error:  # noqa: BLE001  the flow's process raises it again
+        return describe_error(error, "setup")
+
+
+def perform(spec: AttemptSpec) -> dict[str, Any]:
+    """Run the task in this process; what came of it, and what it read and wrote."""
+    context = make_context(spec)
+    outcome = _run(spec, context)
+    outcome.update(_lineage(context))
+    return outcome
 
 
 def make_context(spec: AttemptSpec) -> TaskContext:
@@ -113,6 +130,7 @@ def _open_engine(spec: AttemptSpec) -> Iterator[dict[str, Any]]:
             app_name=f"{spec.pipeline}.{spec.task}",
             scratch=spec.folder / "spark",
             address=spec.address,
+            root=spec.root,
         ) as session:
             yield {"spark": session}
     elif spec.profile.engine == "ray":
@@ -131,14 +149,16 @@ def describe_error(error: BaseException, stage: str) -> dict[str, Any]:
     text = "".join(traceback.format_exception(error))
     with contextlib.suppress(OSError):
         sys.stderr.write(text)
-    kind = type(error)
+    told = own_error(error)
+    kind = type(told)
     described: dict[str, Any] = {
         "ok": False,
         "stage": stage,
-        "error_type": f"{kind.__module__}.{kind.__qualname__}",
-        "error_message": _message(error),
+        "error_type": full_name(kind),
+        "error_bases": error_bases(kind),
+        "error_message": _message(told),
         "traceback": text if len(text) <= _LONGEST_TEXT else f"...{text[-_LONGEST_TEXT:]}",
-        "retryable": not isinstance(error, UserError),
+        "retryable": not isinstance(told, UserError),
     }
     if isinstance(error, HeadraceError) and stage != "task":
         described["values"] = json.loads(json.dumps(error.values, default=str))

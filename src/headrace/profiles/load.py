@@ -13,6 +13,7 @@ from headrace.exceptions import (
     EnvironmentNotFoundError,
     ProfileError,
     ProfileNotFoundError,
+    SecretError,
 )
 from headrace.profiles.check import build, show
 from headrace.profiles.merge import RawProfile, Settings, check_tables, merge_profile
@@ -25,6 +26,7 @@ from headrace.profiles.models import (
     Profile,
 )
 from headrace.profiles.overrides import apply_overrides, task_profiles
+from headrace.profiles.places import STARTS, known_starts, place_of
 from headrace.profiles.project import PROFILES, find_project, project_address
 from headrace.profiles.secrets import SecretRef, has_password, resolve_secret
 from headrace.profiles.storage import SECRET_FIELDS, Storage
@@ -47,6 +49,7 @@ _ADDRESSES: Final[tuple[Key, ...]] = (
     ("mlflow", "artifact_root"),
     ("mlflow", "registry_uri"),
     ("prefect", "api_url"),
+    ("storage", "endpoint"),
 )
 
 
@@ -81,6 +84,8 @@ def load_environment(
     apply_overrides(settings, overrides or {})
     check_tables(settings, _FROM_FILE)
     merged = {each: merge_profile(settings, each) for each in settings.data["profiles"]}
+    for raw in merged.values():
+        _resolve_place(raw, root, fetch=resolve_secrets)
     _resolve_storage(settings, root, fetch=resolve_secrets)
     _resolve_addresses(settings, root, fetch=resolve_secrets)
     given = {
@@ -118,15 +123,57 @@ def environment_names(root: Path) -> list[str]:
 
 
 def _profile(raw: RawProfile) -> Profile:
-    def origin(key: Key) -> Origin:
-        for length in range(len(key), 0, -1):
-            if key[:length] in raw.origins:
-                return raw.origins[key[:length]]
-        return raw.place
-
     model = PROFILE_TYPES[raw.data["engine"]]
     given = {"name": raw.name}
-    return build(model, raw.data, key=("profiles", raw.name), origin=origin, given=given)
+    return build(model, raw.data, key=("profiles", raw.name), origin=raw.origin, given=given)
+
+
+def _resolve_place(raw: RawProfile, root: Path, *, fetch: bool) -> None:
+    """Fetch an address by reference, and find `where` by the address."""
+    address, where = raw.data.get("address"), raw.data.get("where")
+    if where == "local":
+        # In so many words: an address that it inherits is not meant.
+        raw.data.pop("address", None)
+        return
+    if isinstance(address, dict):
+        key: Key = ("profiles", raw.name, "address")
+        ref = build(SecretRef, address, key=key, origin=lambda rest: raw.origin(("address", *rest)))
+        raw.data["address"] = SecretStr(f"({ref})")
+        try:
+            fetched = resolve_secret(ref, root=root, wanted_by=".".join(key))
+        except SecretError:
+            if fetch:
+                raise
+            return
+        raw.data["address"], address = fetched, fetched.get_secret_value()
+    known = {"cluster", *STARTS.get(raw.data["engine"], {})}
+    if address is None and where not in known:
+        return
+    place = place_of(raw.data["engine"], address) if isinstance(address, str) else None
+    if place is None or where not in (None, place):
+        raise _wrong_place(raw, place)
+    raw.data["where"] = place
+
+
+def _wrong_place(raw: RawProfile, place: str | None) -> ProfileError:
+    where, engine = raw.data.get("where"), raw.data["engine"]
+    name = "where" if place or "address" not in raw.data else "address"
+    if "address" not in raw.data:
+        problem = f"{show(where)} needs an address"
+    elif place:
+        problem = f"{show(where)} and the address, which is one of {show(place)}, contradict"
+    else:
+        problem = "the address is none that the engine knows"
+    starts = known_starts(engine)
+    return ProfileError(
+        origin=str(raw.origin((name,))),
+        key=f"profiles.{raw.name}.{name}",
+        problem=problem,
+        found=f"Addresses for {engine} start with: {starts}."
+        if starts
+        else f"The engine {engine} has no clusters.",
+        fix="remove `where`: the address tells" if place else "correct or remove the address",
+    )
 
 
 def _section(settings: Settings, name: str) -> Any:
@@ -177,7 +224,9 @@ def _resolve_addresses(settings: Settings, root: Path, *, fetch: bool) -> None:
         elif isinstance(value, str):
             if has_password(value) and settings.origin(key).line:
                 raise _literal_secret(settings, key, "a password stands in the file")
-            table[key[-1]] = project_address(value, root)
+            if key != ("storage", "endpoint"):
+                value = project_address(value, root)
+            table[key[-1]] = value
 
 
 def _default_address(key: Key) -> object:

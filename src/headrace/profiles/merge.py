@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from headrace.exceptions import ProfileError, closest
 from headrace.profiles.check import unknown_key
 from headrace.profiles.models import PROFILE_TYPES, Origin
 from headrace.profiles.toml_file import Key, TomlFile
+
+# References: one on top of another replaces it.
+_WHOLE: Final = ("address", "token")
 
 
 @dataclass
@@ -62,11 +65,18 @@ class RawProfile:
     data: dict[str, Any] = field(default_factory=dict)
     origins: dict[Key, Origin] = field(default_factory=dict)
 
+    def origin(self, key: Key) -> Origin:
+        """Where a value came from, or the table around it."""
+        for length in range(len(key), 0, -1):
+            if key[:length] in self.origins:
+                return self.origins[key[:length]]
+        return self.place
+
     def add(self, table: Mapping[str, Any], settings: Settings, key: Key) -> None:
         """Lay `table` over what is there; tables inside (`env`, `spark_conf`) merge key by key."""
         for name, value in table.items():
             old = self.data.get(name)
-            if isinstance(old, dict) and isinstance(value, dict):
+            if isinstance(old, dict) and isinstance(value, dict) and name not in _WHOLE:
                 self.data[name] = {**old, **value}
             else:
                 self.data[name] = value

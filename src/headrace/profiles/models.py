@@ -14,6 +14,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    SecretStr,
     StrictBool,
     StrictFloat,
     StrictInt,
@@ -172,26 +173,57 @@ class ComputeProfile(Model):
         return values
 
 
-class SparkProfile(ComputeProfile):
+class ClusterProfile(ComputeProfile):
+    """What profiles of engines that have clusters share.
+
+    Attributes:
+        address: The cluster's address; a secret when it came by reference, since it may hold a
+            token. It is not part of a dump.
+        image: Image of a task's own cluster on Kubernetes.
+        node_labels: Labels that the nodes of a task's own cluster must have.
+        spot: Whether nodes that may be taken away at any time will do.
+    """
+
+    address: StrictStr | SecretStr | None = Field(default=None, exclude=True)
+    image: StrictStr | None = None
+    node_labels: dict[str, StrictStr] = Field(default_factory=dict)
+    spot: StrictBool = False
+
+    def reveal_address(self) -> str | None:
+        """The address with its token, if it has one: never log or print it."""
+        address = self.address
+        return address.get_secret_value() if isinstance(address, SecretStr) else address
+
+
+class SparkProfile(ClusterProfile):
     """A Spark session.
 
     Attributes:
         engine: Always `spark`.
-        where: `local` runs Spark in the task's own process tree, as `local[cores]`.
+        where: `local` runs Spark in the task's own process tree, as `local[cores]`. The others give
+            its work to a cluster: `standalone` (`spark://HOST:PORT`), `connect` (a Spark Connect
+            server, `sc://HOST:PORT`), `kubernetes` (`k8s://https://HOST:PORT`), `yarn`, and
+            `processes` (`local-cluster[2,1,1024]`, a cluster played by processes, for tests).
+        driver_host: Name or address under which a cluster's workers reach this machine.
         spark_conf: Spark settings, over headrace's own.
     """
 
     engine: Literal["spark"] = "spark"
-    where: Literal["local"] = "local"
+    where: Literal["local", "standalone", "connect", "kubernetes", "yarn", "processes"] = "local"
+    driver_host: StrictStr | None = None
     spark_conf: Conf = Field(default_factory=dict)
 
 
-class RayProfile(ComputeProfile):
+class RayProfile(ClusterProfile):
     """A Ray cluster.
 
     Attributes:
         engine: Always `ray`.
         where: `local` starts a cluster of the profile's size for the task, or for the run.
+            `cluster` (`HOST:PORT`) connects from one of a cluster's own nodes. `job`
+            (`http://HOST:8265`) sends the task to a cluster as a job. `kuberay`
+            (`kuberay://NAMESPACE`) makes a cluster for the task on Kubernetes, and removes it.
+        token: Token of a `job` address, by reference.
         resources: Ray's custom resources by name.
         object_store_mib: Shared memory for Ray's object store, part of `memory_mib`; None leaves
             the choice to the engine.
@@ -199,7 +231,8 @@ class RayProfile(ComputeProfile):
     """
 
     engine: Literal["ray"] = "ray"
-    where: Literal["local"] = "local"
+    where: Literal["local", "cluster", "job", "kuberay"] = "local"
+    token: SecretRef | None = None
     resources: dict[str, Annotated[StrictFloat, Field(gt=0)]] = Field(default_factory=dict)
     object_store_mib: ObjectStore | None = None
     dashboard: StrictBool = False

@@ -21,7 +21,15 @@ VARIABLES: Final[Mapping[str, Key]] = {
     "HEADRACE_PREFECT_API_URL": ("prefect", "api_url"),
     "HEADRACE_PREFECT_PORT": ("prefect", "port"),
     "HEADRACE_STORAGE_ENDPOINT": ("storage", "endpoint"),
+    "HEADRACE_STORAGE_ACCESS_KEY": ("storage", "access_key"),
+    "HEADRACE_STORAGE_SECRET_KEY": ("storage", "secret_key"),
+    "HEADRACE_STORAGE_SESSION_TOKEN": ("storage", "session_token"),
+    "HEADRACE_SPARK_ADDRESS": ("defaults", "spark", "address"),
+    "HEADRACE_RAY_ADDRESS": ("defaults", "ray", "address"),
+    "HEADRACE_RAY_TOKEN": ("defaults", "ray", "token"),
 }
+# These come as references, like secrets in the file: their values never stand among the settings.
+_SECRETS: Final = ("access_key", "secret_key", "session_token", "address", "token")
 
 
 def parse_task_profiles(parts: Iterable[str], *, source: str) -> dict[str, str]:
@@ -61,12 +69,17 @@ def task_profiles(given: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**parse_task_profiles([named], source=TASK_PROFILES), **(given or {})}
 
 
+def _value(variable: str, key: Key, text: str) -> object:
+    if key[-1] in _SECRETS:
+        return {"env": variable}
+    return int(text) if key[-1] == "port" and text.isdecimal() else text
+
+
 def apply_overrides(settings: Settings, overrides: Mapping[str, object]) -> None:
     """Lay environment variables, then `overrides` (by dotted key), over the file's values."""
     for variable, key in VARIABLES.items():
         text = os.environ.get(variable)
         if text:
-            number = key[-1] == "port" and text.isdecimal()
-            settings.put(key, int(text) if number else text, Origin(source=variable))
+            settings.put(key, _value(variable, key, text), Origin(source=variable))
     for dotted, value in overrides.items():
         settings.put(tuple(dotted.split(".")), value, Origin(source="override"))
