@@ -89,17 +89,30 @@ class TriggerStore(RunStore):
             query = query.where(TRIGGER.c.pipeline.in_(list(pipelines)))
         return self.database.read(lambda c: [_record(row) for row in c.execute(query)])
 
-    def pause_trigger(self, trigger_id: int, *, paused: bool, user: str) -> None:
-        """Pause a trigger, or let it go on."""
-        values = {"paused": paused, "paused_by": user if paused else None}
-        self.database.write(lambda c: _set(c, trigger_id, **values))
+    def pause_trigger(
+        self, trigger: TriggerRecord, *, paused: bool, user: str, now: str | None = None
+    ) -> None:
+        """Pause a trigger, or let it go on; the times of its pause are passed over.
 
-    def note_trigger(self, trigger_id: int, **values: Any) -> None:
-        """Note `paused_in_prefect` or `problem` of a trigger."""
-        unknown = set(values) - {"paused_in_prefect", "problem"}
-        if unknown:
-            raise TypeError(f"note_trigger() has no {sorted(unknown)}")
-        self.database.write(lambda c: _set(c, trigger_id, **values))
+        Args:
+            trigger: The trigger.
+            paused: What it shall be.
+            user: Who says so.
+            now: The time at which a schedule goes on; the present by default.
+        """
+        values = {"paused": paused, "paused_by": user if paused else None}
+        if not paused:
+            values |= _resumed(trigger, now or utc_now().isoformat())
+        self.database.write(lambda c: _set(c, trigger.id, **values))
+
+    def note_pause_in_prefect(self, trigger: TriggerRecord, *, paused: bool, now: str) -> None:
+        """Note that a trigger was paused on Prefect's page, or goes on; see `pause_trigger`."""
+        values = {"paused_in_prefect": paused} | ({} if paused else _resumed(trigger, now))
+        self.database.write(lambda c: _set(c, trigger.id, **values))
+
+    def note_problem(self, trigger_id: int, problem: str | None) -> None:
+        """Note why a trigger can't be looked at, or that it can again."""
+        self.database.write(lambda c: _set(c, trigger_id, problem=problem))
 
     def fire(
         self,
@@ -347,6 +360,13 @@ def _trigger(connection: sa.Connection, pipeline: str, name: str) -> sa.Row[Any]
 
 def _one(pipeline: str, name: str) -> sa.Select[Any]:
     return sa.select(TRIGGER).where(TRIGGER.c.pipeline == pipeline, TRIGGER.c.name == name)
+
+
+def _resumed(trigger: TriggerRecord, now: str) -> dict[str, Any]:
+    """Columns of a schedule that goes on now."""
+    if "at" not in trigger.cursor:
+        return {}
+    return {"cursor": {"at": now}, "rev": TRIGGER.c.rev + 1}
 
 
 def _execute(statement: sa.Delete, connection: sa.Connection) -> None:

@@ -53,13 +53,11 @@ class Served:
         name: Its name.
         entrypoint: `module.function`.
         policy: Its triggers and how they work together.
-        tags: Its tags; its runs have them too.
     """
 
     name: str
     entrypoint: str
     policy: TriggerPolicy
-    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +141,7 @@ class Watcher(ABC):
                 user=self.around.user,
                 code=self.around.code,
                 profiles=dict(self.around.project.environment.task_profiles),
-                tags={"trigger": self.trigger.name, **dict.fromkeys(self.pipeline.tags, "")},
+                tags={"trigger": self.trigger.name},
             ),
         )
 
