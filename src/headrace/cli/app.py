@@ -39,6 +39,11 @@ COMMANDS: Final[dict[str, Lazy]] = {
     "runs": Lazy("headrace.cli.runs", "List runs; show one, its logs, compare two.", "Run"),
     "repair": Lazy("headrace.cli.repair", "Run again what failed, and only that.", "Run"),
     "cancel": Lazy("headrace.cli.repair", "End a run that goes on.", "Run", "cancel_app"),
+    "serve": Lazy("headrace.cli.serve", "Start pipelines when their triggers say so.", "Run"),
+    "triggers": Lazy(
+        "headrace.cli.triggers", "List what starts pipelines; pause, resume, fire, show.", "Look"
+    ),
+    "usage": Lazy("headrace.cli.usage", "What runs took and what they cost.", "Look"),
     "profiles": Lazy("headrace.cli.profiles", "List compute profiles, explain one.", "Look"),
     "tables": Lazy("headrace.cli.tables", "List tables, show and check one.", "Look"),
     "gc": Lazy("headrace.cli.gc", "Remove what old runs left.", "Run"),

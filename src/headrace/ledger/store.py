@@ -10,11 +10,13 @@ from headrace.ledger.leases import Clock, LeaseWatch, own_clock
 from headrace.ledger.marks import MarkStore
 from headrace.ledger.migrate import upgrade
 from headrace.ledger.notes import NoteStore
+from headrace.ledger.notices import NoticeStore
 from headrace.ledger.queries import ReadStore
 from headrace.ledger.triggers import TriggerStore
+from headrace.ledger.usage import UsageStore
 
 
-class Ledger(TriggerStore, MarkStore, NoteStore, ReadStore):
+class Ledger(TriggerStore, MarkStore, NoteStore, NoticeStore, UsageStore, ReadStore):
     """The truth about runs. Safe to use from many threads; each process opens its own.
 
     Example:

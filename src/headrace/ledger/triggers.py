@@ -122,6 +122,7 @@ class TriggerStore(RunStore):
         firings: Sequence[FiringRequest] = (),
         files: Sequence[HandledFile] = (),
         max_concurrent: int = 1,
+        by_hand: bool = False,
     ) -> list[FiringRecord] | None:
         """Move a trigger's cursor and create the runs, all of it or nothing.
 
@@ -131,6 +132,7 @@ class TriggerStore(RunStore):
             firings: What was decided. What has had its run already is left out.
             files: Files that are handled with it.
             max_concurrent: For those that are skipped while the pipeline is busy.
+            by_hand: Whether a person does it, who may also while the trigger is paused.
 
         Returns:
             What was recorded, or None when somebody else moved the cursor in between (or the
@@ -143,7 +145,8 @@ class TriggerStore(RunStore):
             row = connection.execute(
                 sa.select(TRIGGER).where(TRIGGER.c.id == trigger.id).with_for_update()
             ).one()
-            if row.rev != trigger.rev or (row.paused or row.paused_in_prefect):
+            is_paused = row.paused or row.paused_in_prefect
+            if row.rev != trigger.rev or (is_paused and not by_hand):
                 return None
             self._lock_name(connection, f"pipeline {trigger.pipeline}")
             made = []

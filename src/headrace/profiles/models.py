@@ -292,11 +292,13 @@ class PrefectSettings(Model):
         port: Port of that background server on 127.0.0.1; None means 4200 or, where that is taken,
             any free one.
         timeout_s: How long the background server may take to start.
+        notify: Blocks that are told of failures of every pipeline that is served, as `type/name`.
     """
 
     api_url: StrictStr | None = None
     port: Annotated[StrictInt, Field(ge=1, le=65535)] | None = None
     timeout_s: Timeout = 300.0
+    notify: tuple[Annotated[StrictStr, Field(pattern=r"^[^/]+/[^/]+$")], ...] = ()
 
 
 class Origin(Model):

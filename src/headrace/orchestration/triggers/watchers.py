@@ -116,6 +116,15 @@ class Watcher(ABC):
             record: The trigger as the ledger has it.
         """
 
+    def force(self, record: TriggerRecord) -> Proposal | None:
+        """What a person's wish to fire comes to, or None when there is nothing to hand over."""
+        now = self.around.now()
+        key = f"manual:{_stamp(now)}"
+        facts = {"number": record.cursor.get("number", 0), "failures": 0, "moment": now}
+        return Proposal(
+            cursor=record.cursor, firings=(self.request(key, facts, skip_if_busy=False),)
+        )
+
     def request(self, key: str, facts: dict[str, Any], *, skip_if_busy: bool) -> FiringRequest:
         """A firing with its run."""
         moment = facts.get("moment") or self.around.now()
@@ -259,6 +268,26 @@ class TableWatcher(Watcher):
 
     _open = True
 
+    def force(self, record: TriggerRecord) -> Proposal | None:
+        """The newest versions, of every table that is there, whether they are new or not."""
+        self._last = {name: poll.look() for name, poll in self._polls.items()}
+        handled = self._handled_states(record)
+        seen = {
+            name: TableSeen(id=state.id, version=state.version)
+            for name, state in self._last.items()
+            if state is not None
+        }
+        changed = changed_tables(replace(self.trigger, when="any"), handled, seen)
+        if changed:
+            return self._propose(handled, seen, changed)
+        if not seen:
+            return None
+        proposal = self._propose(handled, seen, tuple(seen))
+        [firing] = proposal.firings
+        # The versions have had their run: this is one more of them.
+        again = firing.model_copy(update={"key": f"manual:{_stamp(self.around.now())}"})
+        return replace(proposal, cursor=record.cursor, firings=(again,))
+
     def _propose(
         self,
         handled: dict[str, TableState],
@@ -350,6 +379,14 @@ class FileWatcher(Watcher):
             return self._pass_over()
         return self._ready(record) if self._open else None
 
+    def force(self, record: TriggerRecord) -> Proposal | None:
+        """Every new file, settled or not."""
+        self._load_handled(record)
+        self._present = self._files.look() or []
+        self._note_new()
+        chosen = sorted(file for file, _ in self._open.values())[: self.trigger.max_files]
+        return self._propose(chosen) if chosen else None
+
     def _load_handled(self, record: TriggerRecord) -> None:
         """Read what was handled since the last look, by this process or by another."""
         rows = self.around.ledger.handled_files(record.id, after_id=self._handled_id)
@@ -385,8 +422,9 @@ class FileWatcher(Watcher):
         if self.skips and self.is_busy():
             return None  # Nothing is lost: the next run gets these files too.
         chosen = [file for file in sorted(settled)[: self.trigger.max_files] if self._stands(file)]
-        if not chosen:
-            return None
+        return self._propose(chosen) if chosen else None
+
+    def _propose(self, chosen: list[FileState]) -> Proposal:
         facts = {"files": [file.path for file in chosen], "count": len(chosen)}
         return Proposal(
             cursor={"started": True},
