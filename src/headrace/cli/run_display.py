@@ -150,14 +150,15 @@ class PlainDisplay:
         if self.states.get(event.label) == event.state:
             return
         self.states[event.label] = event.state
-        figures = "" if event.state == "running" else f" in {event.seconds:.1f} s"
+        figures = f" in {event.seconds:.1f} s" if event.seconds and event.state != "running" else ""
         if event.memory_mib and event.state != "running":
             figures += f", {event.memory_mib:,.0f} MiB"
         if event.rows is not None:
             figures += f", {event.rows:,} rows"
         outcome = _outcome(event)
         note = f"  {outcome}" if outcome and event.state != "running" else ""
-        self._print(f"  {event.label} ({event.profile}): {event.state}{figures}{note}")
+        profile = f" ({event.profile})" if event.profile else ""
+        self._print(f"  {event.label}{profile}: {event.state}{figures}{note}")
 
     def on_line(self, label: str, line: str) -> None:
         """Print a task's line when asked for."""
@@ -172,7 +173,7 @@ def _outcome(event: TaskEvent) -> str:
     """What a finished task made, or the first line of what went wrong."""
     if event.error:
         return event.error.strip().splitlines()[0]
-    return ", ".join(event.tables)
+    return event.reason or ", ".join(event.tables)
 
 
 def open_display(console: Console, *, verbose: bool) -> LiveDisplay | PlainDisplay:

@@ -88,6 +88,7 @@ def _failure(spec: AttemptSpec, result: dict[str, Any]) -> HeadraceError:
     return rebuild_error(result) or TaskFailedError(
         task=spec.task,
         error_type=result["error_type"],
+        error_bases=tuple(result.get("error_bases", ())),
         error_message=result["error_message"],
         traceback=result["traceback"],
         log_path=str(spec.folder / LOG_FILE),

@@ -77,9 +77,10 @@ def beat_end(row: sa.Row[Any]) -> datetime:
     """When a holder was last heard of: a crashed attempt took no longer than that."""
     if row.lease_expires_at is None or row.started_at is None:
         return utc_now()
+    started: datetime = row.started_at
     heard: datetime = row.lease_expires_at - timedelta(seconds=row.lease_s)
     # Its own clock on the wall may have been set back meanwhile.
-    return max(heard, row.started_at)
+    return max(heard, started)
 
 
 def beat_values(watch: LeaseWatch, lease_s: float) -> dict[str, Any]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import threading
 import traceback
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from prefect.context import TaskRunContext
 from prefect.logging import get_run_logger
 
 from headrace.engines.launch import run_attempt
@@ -19,10 +19,8 @@ from headrace.engines.spec import (
     AttemptResult,
     AttemptSpec,
     FunctionRef,
-    encode_arguments,
     tag_tables,
 )
-from headrace.engines.supervised import end_leftovers
 from headrace.exceptions import (
     HeadraceError,
     LeaseLostError,
@@ -33,26 +31,19 @@ from headrace.exceptions import (
     UserError,
 )
 from headrace.ledger.heartbeat import keep_lease
-from headrace.ledger.leases import own_host
 from headrace.ledger.records import (
     LEASE_S,
     AttemptRecord,
-    AttemptRequest,
     ErrorInfo,
     Outcome,
-    node_name,
 )
 from headrace.orchestration.artifacts import show_attachments, show_tables
 from headrace.orchestration.code_version import module_file
 from headrace.orchestration.events import TaskEvent, tell_line, tell_task
 from headrace.orchestration.replay import (
-    earlier_attempt,
-    item_key,
-    note_call,
     remembered,
-    take_over,
 )
-from headrace.orchestration.session import RunSession, active_session
+from headrace.orchestration.session import RunSession
 from headrace.orchestration.tasks import EngineTask
 from headrace.orchestration.tracked import finish_task_run, start_task_run
 
@@ -71,6 +62,7 @@ class _Attempt:
     profile: SparkProfile | RayProfile | PythonProfile
     record: AttemptRecord
     folder: Path
+    cancel: threading.Event
     mlflow_run_id: str | None
 
     @property
@@ -89,71 +81,39 @@ class _Attempt:
         )
 
 
-def run_task(task: EngineTask[Any, Any], arguments: dict[str, Any]) -> Any:
-    """Run a task of the active session, or give what an earlier attempt of it made.
+def perform(
+    session: RunSession,
+    task: EngineTask[Any, Any],
+    profile: SparkProfile | RayProfile | PythonProfile,
+    record: AttemptRecord,
+    arguments: dict[str, Any],
+    cancel: threading.Event,
+) -> Any:
+    """Run an attempt that the ledger knows, to its end in the ledger and in MLflow.
 
     Args:
+        session: The run.
         task: The task.
-        arguments: Its arguments by name, futures resolved.
+        profile: Its profile.
+        record: The attempt, with its fence token.
+        arguments: Its arguments, as JSON values.
+        cancel: Ends it.
 
     Returns:
         What the task's function returned.
 
     Raises:
-        TaskDefinitionError: The task is not called from a pipeline.
         TaskFailedError: The function raised an error.
         TaskCrashedError: Its process ended without a result (also by memory, time or a cancel).
         LeaseLostError: The attempt was found dead and its result is refused.
     """
-    session = active_session()
-    if session is None:
-        raise TaskDefinitionError(
-            task=task.name,
-            problem="is called from a flow that is not a pipeline",
-            found="Its run needs a ledger entry, an environment and a profile.",
-            fix="decorate the flow with @pipeline instead of @flow",
-        )
-    key = item_key(task, arguments)
-    depends_on = note_call(session, task.name, key)
-    earlier = earlier_attempt(session, node_name(task.name, key), depends_on)
-    if earlier is not None:
-        return take_over(session, earlier)
-    profile = session.project.profile_of(task.name, task.settings.kind, task.settings.profile)
-    spec_arguments = encode_arguments(task.name, arguments)
-    tell_task(TaskEvent(task=task.name, key=key, profile=profile.name, state="queued"))
-    with session.slots.hold(task.name, profile.cores, profile.memory_mib, session.cancel):
-        return _attempt(session, task, key, profile, spec_arguments, depends_on)
-
-
-def _attempt(
-    session: RunSession,
-    task: EngineTask[Any, Any],
-    key: str,
-    profile: SparkProfile | RayProfile | PythonProfile,
-    arguments: dict[str, Any],
-    depends_on: tuple[str, ...],
-) -> Any:
-    context = TaskRunContext.get()
-    _end_leftovers(session.ledger.latest_attempt(session.run.id, task.name, key))
-    record = session.ledger.start_attempt(
-        session.run.id,
-        AttemptRequest(
-            task=task.name,
-            key=key,
-            depends_on=depends_on,
-            profile=profile.name,
-            engine=profile.engine,
-            prefect_task_run_id=str(context.task_run.id) if context else None,
-        ),
-        seq=session.repair.seq,
-        token=session.token,
-    )
     attempt = _Attempt(
         session=session,
         task=task,
         profile=profile,
         record=record,
         folder=session.folder / _folder_name(record),
+        cancel=cancel,
         mlflow_run_id=None,
     )
     try:
@@ -172,23 +132,16 @@ def _attempt(
     return _record_success(attempt, result)
 
 
-def _end_leftovers(earlier: AttemptRecord | None) -> None:
-    """End what a crashed attempt may have left running on this machine, before the next starts."""
-    if earlier is None or earlier.state != "crashed" or not earlier.log_path:
-        return
-    folder = Path(earlier.log_path).parent
-    if earlier.host == own_host() and folder.is_dir():
-        end_leftovers(folder)
-
-
 def _run_child(attempt: _Attempt, arguments: dict[str, Any]) -> AttemptResult:
     session, record, profile = attempt.session, attempt.record, attempt.profile
     logger = get_run_logger()
     with ExitStack() as stack:
-        cancel = stack.enter_context(session.cancelling())
         lost = stack.enter_context(
             keep_lease(
-                session.ledger.renew_lease, record.id, record.token or "", on_lost=cancel.set
+                session.ledger.renew_lease,
+                record.id,
+                record.token or "",
+                on_lost=attempt.cancel.set,
             )
         )
         spec = AttemptSpec(
@@ -224,7 +177,7 @@ def _run_child(attempt: _Attempt, arguments: dict[str, Any]) -> AttemptResult:
                     cpu_s=usage.cpu_s,
                 )
             ),
-            cancel=cancel,
+            cancel=attempt.cancel,
             timeout_s=attempt.task.settings.timeout_s or profile.timeout_s,
         )
     if lost.is_set():
@@ -342,13 +295,14 @@ def _record_failure(attempt: _Attempt, error: BaseException) -> None:
 
 
 def _end_state(error: BaseException, session: RunSession) -> Ended:
+    stopped: Ended = "timed_out" if session.stop_state == "timed_out" else "cancelled"
     if isinstance(error, TaskTimeoutError):
         return "timed_out"
     if isinstance(error, TaskCancelledError) or not isinstance(error, Exception):
-        return "cancelled"
+        return stopped
     if isinstance(error, TaskFailedError | UserError):
         return "failed"
-    return "cancelled" if session.cancel.is_set() else "crashed"
+    return stopped if session.cancel.is_set() else "crashed"
 
 
 def _error_info(error: BaseException) -> ErrorInfo:

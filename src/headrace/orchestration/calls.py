@@ -14,6 +14,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.orchestration.dependencies import Dependency, find_dependencies
+
 _DEPTH = 4
 _SMALL_INTS = range(-5, 257)
 
@@ -25,10 +27,12 @@ class Call:
     Attributes:
         place: How many times the pipeline had called the task before.
         depends_on: Tasks (and items) whose results are among the arguments.
+        waits: Futures and states among the arguments and in `wait_for`.
     """
 
     place: int = 0
     depends_on: frozenset[str] = frozenset()
+    waits: tuple[Dependency, ...] = ()
 
 
 _call: ContextVar[Call | None] = ContextVar("headrace_call", default=None)
@@ -53,7 +57,12 @@ class CallBook:
         with self._lock:
             place = self._places[task]
             self._places[task] += 1
-        token = _call.set(Call(place=place, depends_on=frozenset(self._origins(arguments, _DEPTH))))
+        call = Call(
+            place=place,
+            depends_on=frozenset(self._origins(arguments, _DEPTH)),
+            waits=find_dependencies(arguments),
+        )
+        token = _call.set(call)
         try:
             yield
         finally:

@@ -19,7 +19,7 @@ class RunEvent:
     Attributes:
         run_id: The headrace run.
         pipeline: Name of the pipeline.
-        state: `running`, `success`, `failed`, `cancelled` or `crashed`.
+        state: `running`, `success`, `failed`, `timed_out`, `cancelled` or `crashed`.
         repair: 0 for the original, 1 and more for repairs.
         links: Addresses of pages about the run, by what they show.
         seconds: How long it took; 0 at the start.
@@ -51,6 +51,7 @@ class TaskEvent:
         rows: Rows in the tables that it wrote, or None when it wrote none.
         tables: Tables that it wrote, as `name@version`.
         error: Text of the error, or an empty string.
+        reason: Why the task did not start, or an empty string.
         log_path: The attempt's log file.
     """
 
@@ -65,6 +66,7 @@ class TaskEvent:
     rows: int | None = None
     tables: tuple[str, ...] = ()
     error: str = ""
+    reason: str = ""
     log_path: str = ""
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import logging
 import time
+from asyncio import CancelledError
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,11 +18,12 @@ from headrace.ledger.heartbeat import keep_lease
 from headrace.ledger.records import RepairRecord, RepairRequest, RunRecord, RunRequest, State
 from headrace.ledger.repair import RepairPlan
 from headrace.ledger.store import Ledger
-from headrace.orchestration.cancel_watch import watch_cancel
+from headrace.orchestration.cancel_watch import limit_time, watch_cancel
 from headrace.orchestration.code_version import code_digest, code_version
 from headrace.orchestration.events import RunEvent, tell_run
 from headrace.orchestration.links import run_links
 from headrace.orchestration.options import run_options
+from headrace.orchestration.prefect_watch import show_cancelled, watch_prefect
 from headrace.orchestration.project import Project, load_project
 from headrace.orchestration.session import RunSession, activate, active_session, deactivate
 from headrace.orchestration.shared_engines import SharedEngines
@@ -68,6 +70,8 @@ def open_session(
         claim = _claim(ledger, project, flow, parameters, flow_run)
         with _ending_on_error(ledger, claim[0], claim[1]):
             session = _make_session(stack, project, ledger, flow, *claim)
+        session.leases.enter_context(limit_time(session, flow.timeout_seconds))
+        session.leases.enter_context(watch_prefect(session, flow_run.id))
         token = activate(session)
         tell_run(_event(session, "running", links=run_links(session, flow_run.id)))
         error: BaseException | None = None
@@ -76,15 +80,32 @@ def open_session(
                 yield session
         except BaseException as caught:
             error = caught
-            session.stop(f"the pipeline ended: {type(caught).__name__}")
+            _stop(session, flow, caught, time.monotonic() - begin)
+            session.wait_after_interrupt()
             raise
         finally:
             state, problem = _finish(session, error)
             seconds = time.monotonic() - begin
             tell_run(_event(session, state, seconds=seconds, error=problem))
+            if state == "cancelled":
+                show_cancelled(flow_run, problem)
             deactivate(token)
             if error is None and state != "success":
                 raise RunFailedError(run_id=session.run.id, state=state, problem=problem)
+
+
+def _stop(
+    session: RunSession, flow: Pipeline[Any, Any], error: BaseException, seconds: float
+) -> None:
+    """Stop what still runs, and note what the run counts as."""
+    limit_s = flow.timeout_seconds
+    # Prefect ends a pipeline that takes too long by an error of asyncio's class.
+    if limit_s and isinstance(error, TimeoutError | CancelledError) and seconds >= limit_s - 1:
+        session.stop(f"timed out after {limit_s:g} s", "timed_out")
+    elif isinstance(error, Exception):
+        session.stop(f"the pipeline ended: {type(error).__name__}", "failed")
+    else:
+        session.stop(f"interrupted: {type(error).__name__}")
 
 
 @contextmanager
@@ -172,10 +193,10 @@ def _make_session(
             ledger.renew_driver,
             repair.id,
             session.token,
-            on_lost=lambda: session.stop("the run's lease was lost"),
+            on_lost=lambda: session.kill("the run's lease was lost", "failed"),
         )
     )
-    session.leases.enter_context(watch_cancel(ledger, run.id, session.stop))
+    session.leases.enter_context(watch_cancel(ledger, run.id, session.stop, session.kill))
     session.mlflow_run_id = _start_tracking(session)
     if session.mlflow_run_id:
         ledger.annotate_run(run.id, mlflow_run_id=session.mlflow_run_id)
@@ -253,11 +274,12 @@ def _remove_staging(session: RunSession) -> None:
 
 
 def _end_state(session: RunSession, error: BaseException | None) -> tuple[State, str]:
-    if error is None:
-        return ("cancelled", session.stop_reason) if session.stop_reason else ("success", "")
-    asked = session.stop_reason.startswith("cancelled")
-    interrupted = not isinstance(error, Exception)  # Ctrl-C, Prefect's TerminationSignal, exit
-    return ("cancelled" if asked or interrupted else "failed"), str(error) or type(error).__name__
+    if error is None and session.stop_state is None:
+        return "success", ""
+    problem = session.stop_reason
+    if error is not None and session.stop_state != "timed_out":
+        problem = str(error) or type(error).__name__
+    return session.stop_state or "failed", problem
 
 
 def _event(

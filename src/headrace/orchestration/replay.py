@@ -13,12 +13,14 @@ from prefect.context import TaskRunContext
 from prefect.states import Completed
 
 from headrace.engines.spec import untag_tables
-from headrace.exceptions import TaskFailedError
-from headrace.ledger.records import AttemptRecord, node_name, split_name
+from headrace.exceptions import TaskDefinitionError, TaskFailedError
+from headrace.ledger.records import NOT_CALLED, AttemptRecord, node_name, split_name
 from headrace.orchestration.calls import current_call
 from headrace.orchestration.events import TaskEvent, tell_task
 from headrace.orchestration.session import RunSession
-from headrace.orchestration.tasks import REUSED, EngineTask
+from headrace.orchestration.skips import state_of
+from headrace.orchestration.state_names import REUSED
+from headrace.orchestration.tasks import EngineTask
 
 
 def item_key(task: EngineTask[Any, Any], arguments: dict[str, Any]) -> str:
@@ -33,11 +35,22 @@ def item_key(task: EngineTask[Any, Any], arguments: dict[str, Any]) -> str:
 
 
 def note_call(session: RunSession, task: str, key: str) -> tuple[str, ...]:
-    """Remember which Prefect task run this is, and give the tasks whose results it was handed."""
+    """Remember which Prefect task run this is, and give the tasks whose results it was handed.
+
+    Raises:
+        TaskDefinitionError: The run has another item with the key.
+    """
     context = TaskRunContext.get()
     if context is None:
         return ()
-    session.nodes[context.task_run.id] = node_name(task, key)
+    name = node_name(task, key)
+    if not session.claim_node(context.task_run.id, name):
+        raise TaskDefinitionError(
+            task=task,
+            problem=f"is called twice with the key {key!r}" if key else "is called twice at once",
+            found="A repair knows an item by its key, so each item needs one of its own.",
+            fix="give each item once, or a `key` that tells them apart",
+        )
     found = {
         session.nodes[given.id]
         for inputs in context.task_run.task_inputs.values()
@@ -52,14 +65,32 @@ def earlier_attempt(
 ) -> AttemptRecord | None:
     """The attempt whose outcome stands, or None when the task has to run."""
     moved = [dependency for dependency in depends_on if dependency in session.moved]
-    if session.plan is None or session.plan.runs_again(name, moved):
+    earlier = None
+    if session.plan is not None and not session.plan.runs_again(name, moved):
+        earlier = session.ledger.latest_attempt(session.run.id, *split_name(name))
+    # The branch that an earlier pass did not take is taken now.
+    if earlier is None or (earlier.state, earlier.reason) == ("excluded", NOT_CALLED):
         session.moved.add(name)
         return None
-    return session.ledger.latest_attempt(session.run.id, *split_name(name))
+    return earlier
 
 
 def take_over(session: RunSession, earlier: AttemptRecord) -> Any:
     """Let an earlier attempt stand for this call: its result, or its failure."""
+    if earlier.state in ("excluded", "upstream_failed"):
+        reason = earlier.reason or "as before"
+        if earlier.state == "excluded":
+            _record_reused(session, earlier)
+        tell_task(
+            TaskEvent(
+                task=earlier.task,
+                key=earlier.key,
+                attempt=earlier.number,
+                state=earlier.state,
+                reason=reason,
+            )
+        )
+        return state_of(earlier.name, earlier.state, reason)
     if earlier.state != "success":
         error = earlier.error
         raise TaskFailedError(
@@ -70,10 +101,7 @@ def take_over(session: RunSession, earlier: AttemptRecord) -> Any:
             log_path=earlier.log_path or "",
             retryable=False,
         )
-    if earlier.repair_seq != session.repair.seq:
-        session.ledger.record_reused(
-            session.run.id, earlier.id, seq=session.repair.seq, token=session.token
-        )
+    _record_reused(session, earlier)
     rows = [out.ref.row_count for out in earlier.outputs if out.ref.row_count is not None]
     tell_task(
         TaskEvent(
@@ -90,6 +118,13 @@ def take_over(session: RunSession, earlier: AttemptRecord) -> Any:
     result = remembered(session, earlier.name, untag_tables(earlier.result))
     # Prefect's page says so too, instead of a task that took no time.
     return Completed(name=REUSED, message=f"attempt {earlier.number} stands", data=result)
+
+
+def _record_reused(session: RunSession, earlier: AttemptRecord) -> None:
+    if earlier.repair_seq != session.repair.seq:
+        session.ledger.record_reused(
+            session.run.id, earlier.id, seq=session.repair.seq, token=session.token
+        )
 
 
 def remembered(session: RunSession, name: str, result: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from prefect.task_runners import ThreadPoolTaskRunner
 
+from headrace.orchestration.dependencies import tolerant
 from headrace.orchestration.tasks import EngineTask, noting_call
 
 if TYPE_CHECKING:
@@ -19,14 +20,25 @@ class SlotTaskRunner(ThreadPoolTaskRunner):  # type: ignore[type-arg]
     order: a repair finds an item without a key by that place.
     """
 
-    def submit(self, task: Any, *args: Any, **kwargs: Any) -> PrefectConcurrentFuture[Any]:
+    def submit(
+        self,
+        task: Any,
+        parameters: dict[str, Any],
+        wait_for: Any = None,
+        dependencies: Any = None,
+    ) -> PrefectConcurrentFuture[Any]:
         """Submit a task, and let the session wait for it before the run ends."""
         if not isinstance(task, EngineTask):
-            return super().submit(task, *args, **kwargs)
+            return super().submit(task, parameters, wait_for, dependencies)
         from headrace.orchestration.session import active_session
 
-        with noting_call(task, (args, kwargs)):
-            future: PrefectConcurrentFuture[Any] = super().submit(task, *args, **kwargs)
+        with noting_call(task, (parameters, wait_for)):
+            future: PrefectConcurrentFuture[Any] = super().submit(
+                task,
+                {name: tolerant(value) for name, value in parameters.items()},
+                tolerant(wait_for),
+                dependencies,
+            )
         session = active_session()
         if session is not None:
             session.submitted.append((task, future))

@@ -1,66 +1,104 @@
-"""How many tasks run at once on this machine: as many as its cores and memory can carry."""
+"""How much runs at once: the machine's cores and memory, and a task's own limit.
+
+Tasks of one process queue here. What other processes hold is in the ledger: an attempt starts only
+if its shares fit beside those of all live attempts, so that a crashed process frees them with its
+leases.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import psutil
 
 from headrace.exceptions import TaskCancelledError
+from headrace.ledger.leases import own_host
+from headrace.ledger.records import Share
+
+if TYPE_CHECKING:
+    from headrace.profiles.models import PythonProfile, RayProfile, SparkProfile
+
+Shares = Mapping[str, Share]
 
 
 class Slots:
-    """Cores and memory that the tasks of one process share.
+    """Limits that the tasks of one process share. A task waits until all that it takes is free."""
 
-    A task waits until what its profile reserves is free. A profile larger than the machine runs
-    alone, so that nothing waits for ever.
-
-    Args:
-        cores: Cores to hand out; the machine's by default.
-        memory_mib: Memory to hand out, in MiB; the machine's by default.
-    """
-
-    def __init__(self, cores: int | None = None, memory_mib: int | None = None) -> None:
-        self.cores = cores or os.cpu_count() or 1
-        self.memory_mib = memory_mib or psutil.virtual_memory().total // 2**20
-        self._used: list[tuple[int, int]] = []
+    def __init__(self) -> None:
+        self._used: Counter[str] = Counter()
         self._changed = threading.Condition()
 
     @contextmanager
-    def hold(
-        self, task: str, cores: int, memory_mib: int, cancel: threading.Event
-    ) -> Iterator[None]:
+    def hold(self, task: str, shares: Shares, cancel: threading.Event) -> Iterator[None]:
         """Wait for room, and keep it inside the block.
 
         Args:
             task: Name of the task.
-            cores: Cores of the task's profile.
-            memory_mib: Memory of the task's profile, in MiB.
+            shares: What it takes, by the name of the limit.
             cancel: Ends the wait.
 
         Raises:
             TaskCancelledError: `cancel` was set while waiting.
         """
-        claim = min(cores, self.cores), min(memory_mib, self.memory_mib)
         with self._changed:
-            while not self._fits(claim):
-                if cancel.is_set():
-                    raise TaskCancelledError(
-                        task=task, how="was waiting for cores and memory", log_path="", tail=""
-                    )
+            while not self._fits(shares):
+                check_not_cancelled(task, cancel)
                 self._changed.wait(timeout=1)
-            self._used.append(claim)
+            check_not_cancelled(task, cancel)
+            self._used.update({name: share.take for name, share in shares.items()})
         try:
             yield
         finally:
             with self._changed:
-                self._used.remove(claim)
+                self._used.subtract({name: share.take for name, share in shares.items()})
                 self._changed.notify_all()
 
-    def _fits(self, claim: tuple[int, int]) -> bool:
-        cores = claim[0] + sum(used for used, _ in self._used)
-        memory = claim[1] + sum(used for _, used in self._used)
-        return cores <= self.cores and memory <= self.memory_mib
+    def _fits(self, shares: Shares) -> bool:
+        return all(self._used[name] + share.take <= share.most for name, share in shares.items())
+
+
+def check_not_cancelled(task: str, cancel: threading.Event) -> None:
+    """Raise once `cancel` is set, for a task that has no process yet."""
+    if cancel.is_set():
+        raise TaskCancelledError(
+            task=task, how="was waiting for cores and memory", log_path="", tail=""
+        )
+
+
+def machine_shares(
+    profile: SparkProfile | RayProfile | PythonProfile,
+    *,
+    cores: int | None = None,
+    memory_mib: int | None = None,
+) -> dict[str, Share]:
+    """What an attempt on a profile takes of this machine.
+
+    A profile larger than the machine takes all of it and runs alone, so that nothing waits for
+    ever. One that works elsewhere takes nothing.
+
+    Args:
+        profile: The attempt's profile.
+        cores: Cores of the machine, if not what there is.
+        memory_mib: Memory of the machine, if not what there is.
+    """
+    if profile.where != "local":
+        return {}
+    have = {
+        "cores": cores or os.cpu_count() or 1,
+        "memory": memory_mib or psutil.virtual_memory().total // 2**20,
+    }
+    want = {"cores": profile.cores, "memory": profile.memory_mib}
+    return {
+        f"{name} of {own_host()}": Share(take=min(want[name], most), most=most)
+        for name, most in have.items()
+    }
+
+
+def task_share(pipeline: str, task: str, concurrency: int | None) -> dict[str, Share]:
+    """What an attempt takes of its task's `concurrency`, over all runs of the pipeline."""
+    return {f"{pipeline}.{task}": Share(most=concurrency)} if concurrency else {}

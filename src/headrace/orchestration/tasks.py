@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
@@ -15,15 +15,18 @@ from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext, TaskRunContext
 
 from headrace.context import current_context, inside_task
-from headrace.exceptions import HeadraceError, TaskDefinitionError, UserError
+from headrace.exceptions import TaskDefinitionError
+from headrace.ledger.conditions import CLEAN_UP
+from headrace.ledger.records import RunIf
+from headrace.orchestration.dependencies import tolerant
+from headrace.orchestration.retries import ErrorKinds, may_retry
+from headrace.orchestration.state_names import EXCLUDED, REUSED, UPSTREAM_FAILED
+from headrace.orchestration.task_options import check_options, error_kinds
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 Kind = Literal["spark", "ray", "python"]
-
-REUSED = "Reused"
-"""Name of the Prefect state of a task whose earlier result stands."""
 
 INJECTED: dict[Kind, tuple[str, ...]] = {
     "spark": ("spark", "context"),
@@ -43,12 +46,30 @@ class TaskSettings:
         key: Parameter (or function of the parameters) that names a for-each item; None for a task
             that is called once.
         timeout_s: Time limit of one attempt, or None for the profile's.
+        run_if: When it runs, by how the tasks before it ended.
+        concurrency: How many of its attempts run at once over all runs of the pipeline; None for
+            as many as the machine carries.
+        retry_on: Errors after which it is tried again; empty means all that may pass.
+        no_retry_on: Errors after which it is not.
+        retry_if: A `retry_condition_fn` as Prefect has it, on top of those.
+        retry_delays: Seconds before the next try: one for all, or one for each.
     """
 
     kind: Kind
     profile: str | None = None
     key: str | Callable[[dict[str, Any]], str] | None = None
     timeout_s: float | None = None
+    run_if: RunIf = "all_success"
+    concurrency: int | None = None
+    retry_on: ErrorKinds = ()
+    no_retry_on: ErrorKinds = ()
+    retry_if: Callable[[Any, Any, Any], bool] | None = None
+    retry_delays: float | Sequence[float] | None = None
+
+    @property
+    def is_clean_up(self) -> bool:
+        """Whether the task still starts after a cancel."""
+        return self.run_if in CLEAN_UP
 
 
 class EngineTask(Task[P, R], Generic[P, R]):
@@ -71,19 +92,25 @@ class EngineTask(Task[P, R], Generic[P, R]):
             kwargs.pop("wait_for", None)
             return call_plain(self.function, self.settings.kind, args, kwargs)
         with noting_call(self, (args, kwargs)):
-            result = super().__call__(*args, **kwargs)
-        # Prefect gives a task's own state back as it is; the caller wants what is in it.
-        is_reused = isinstance(result, State) and result.name == REUSED
-        return result.data.result if is_reused and not kwargs.get("return_state") else result
+            given = {name: tolerant(value) for name, value in kwargs.items()}
+            result = super().__call__(*map(tolerant, args), **given)
+        return result if kwargs.get("return_state") else _result_of(result)
 
     def with_options(self, **options: Any) -> EngineTask[P, R]:
-        """A copy with other options: Prefect's, and `profile`, `key`, `timeout_s`."""
-        own: dict[str, Any] = {
-            name: options.pop(name) for name in ("profile", "key") if name in options
-        }
-        own |= _timeout(options)
+        """A copy with other options: Prefect's, and those of headrace."""
+        own = _own_options(self.function, options)
         plain = super().with_options(**options)
         return _as_engine_task(plain, self.function, replace(self.settings, **own))
+
+
+def _result_of(result: Any) -> Any:
+    """What a call gives: Prefect hands a state that a task returned back as it is."""
+    if not isinstance(result, State):
+        return result
+    value: Any = getattr(result.data, "result", result.data)
+    if result.name == UPSTREAM_FAILED:
+        raise value
+    return value if result.name in (REUSED, EXCLUDED) else result
 
 
 def call_plain(
@@ -142,7 +169,10 @@ def spark_task(function: Callable[..., Any] | None = None, /, **options: Any) ->
             top level of a module.
         **options: `profile` (name of a Spark profile; the environment's first by default), `key`
             (name of the parameter, or function of all parameters, that names a for-each item),
-            `timeout_s`, and every option of Prefect's `@task` (`retries`, `tags`, `name`, ...).
+            `timeout_s`, `run_if` (`all_success`, `at_least_one_success`, `none_failed`, `all_done`,
+            `at_least_one_failed`, `all_failed`), `concurrency` (how many of its attempts run at
+            once), `retry_on` and `no_retry_on` (classes of errors, or their names), and every
+            option of Prefect's `@task` (`retries`, `tags`, `name`, ...).
 
     Raises:
         TaskDefinitionError: The function can't be a task.
@@ -194,15 +224,8 @@ def _make_task(
 ) -> EngineTask[Any, Any]:
     options = dict(options)
     _check_function(function)
-    settings = TaskSettings(
-        kind=kind,
-        profile=options.pop("profile", None),
-        key=options.pop("key", None),
-        **_timeout(options),
-    )
-    _check_key(function, settings.key)
+    settings = TaskSettings(kind=kind, **_own_options(function, options))
     options.setdefault("cache_policy", NO_CACHE)
-    options.setdefault("retry_condition_fn", may_retry)
     plain: Task[Any, Any] = Task(fn=_launcher(function, kind), **options)
     return _as_engine_task(plain, function, settings)
 
@@ -213,6 +236,11 @@ def _as_engine_task(
     """Turn a task that Prefect built into ours; Prefect's `with_options` names its own class."""
     plain.__class__ = EngineTask
     task = cast("EngineTask[Any, Any]", plain)
+    if plain.retry_delay_seconds:
+        # The delay is waited for by `may_retry`, where a cancel ends it.
+        settings = replace(settings, retry_delays=plain.retry_delay_seconds)
+        plain.retry_delay_seconds = []
+    plain.retry_condition_fn = cast("Any", may_retry)
     task.function = function
     task.settings = settings
     task.__wrapped__ = function  # type: ignore[attr-defined]
@@ -228,7 +256,7 @@ def _launcher(function: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def launch(*args: Any, **kwargs: Any) -> Any:
-        from headrace.orchestration.attempts import run_task
+        from headrace.orchestration.run_task import run_task
 
         context = TaskRunContext.get()
         if context is None:
@@ -260,29 +288,24 @@ def _check_function(function: Callable[..., Any]) -> None:
             )
 
 
-def _check_key(function: Callable[..., Any], key: object) -> None:
-    names = list(inspect.signature(function).parameters)
-    if isinstance(key, str) and key not in names:
-        raise TaskDefinitionError(
-            task=function.__name__,
-            problem=f"has key={key!r}, which is not one of its parameters",
-            found=f"Parameters: {', '.join(names) or 'none'}.",
-            fix="name one of them, or give a function of all",
-        )
+_OWN = ("profile", "key", "run_if", "concurrency", "retry_on", "no_retry_on")
+
+
+def _own_options(function: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Take what is headrace's out of the options, checked."""
+    own = {name: options.pop(name) for name in _OWN if name in options}
+    check_options(function, own)
+    for name in ("retry_on", "no_retry_on"):
+        if name in own:
+            own[name] = error_kinds(own[name])
+    if "retry_condition_fn" in options:
+        own["retry_if"] = options.pop("retry_condition_fn")
+    if "retry_delay_seconds" in options and not options["retry_delay_seconds"]:
+        own["retry_delays"] = None
+    return {**own, **_timeout(options)}
 
 
 def _timeout(options: dict[str, Any]) -> dict[str, Any]:
     """Take the time limit out of the options: the child is ended by us, not by Prefect's signal."""
     given = [options.pop(name) for name in ("timeout_s", "timeout_seconds") if name in options]
     return {"timeout_s": float(given[0]) if given[0] is not None else None} if given else {}
-
-
-def may_retry(task: Any, task_run: Any, state: Any) -> bool:
-    """Whether Prefect should try again: not after wrong input, which would be wrong again."""
-    del task, task_run
-    error = state.data
-    if isinstance(error, UserError):
-        return False
-    if isinstance(error, HeadraceError):
-        return bool(getattr(error, "retryable", True))
-    return True
