@@ -60,25 +60,33 @@ def list_runs(
 @app.command("show")
 def show_run(run: RunArgument = "last", *, env: EnvOption = None, json: JsonOption = False) -> None:
     """Show a run as a graph: each task, its attempts, its inputs and outputs."""
-    from headrace.cli.output import print_json
+    from headrace.cli.output import print_json, print_line
+    from headrace.orchestration.usage_table import totals
 
     with _open(env) as ledger:
         ledger.reap_expired()
         record = ledger.get_run(run)
         repairs = ledger.repairs(record.id)
         attempts = ledger.attempts(record.id)
+        used = totals(ledger.usage_rows(run_id=record.id))
+        fired = ledger.firing_of_run(record.id)
     if json:
         print_json(
             {
                 **record.model_dump(mode="json"),
                 "repairs": [_public(repair) for repair in repairs],
                 "attempts": [_public(attempt) for attempt in attempts],
+                "usage": used,
+                "trigger": fired.model_dump(mode="json") if fired else None,
             }
         )
         return
     from headrace.cli.run_graph import print_run
 
     print_run(record, repairs, attempts)
+    if fired is not None:
+        print_line(f"started by  {fired.trigger}: {fired.key}")
+    print_line(f"used        {used_text(used)}")
 
 
 @app.command("logs")
@@ -196,6 +204,22 @@ def _took(begin: datetime | None, end: datetime | None) -> str | None:
     if begin is None:
         return None
     return seconds_text(((end or datetime.now(UTC)) - begin).total_seconds())
+
+
+def used_text(used: dict[str, float]) -> str:
+    """What attempts took together, in a line."""
+    from headrace.cli.output import size_text
+
+    parts = [
+        f"{seconds_text(used['seconds'])} of attempts",
+        f"{seconds_text(used['cpu_s'])} CPU",
+        f"{used['peak_memory_mib']:,.0f} MiB at most",
+        f"{size_text(used['read_bytes'])} read",
+        f"{size_text(used['written_bytes'])} written",
+    ]
+    parts += [f"{used['spark_tasks']:,.0f} Spark tasks"] if used["spark_tasks"] else []
+    parts += [f"{used['ray_tasks']:,.0f} Ray tasks"] if used["ray_tasks"] else []
+    return ", ".join(parts) + f", cost {used['cost']:,.4f}"
 
 
 def seconds_text(seconds: float) -> str:

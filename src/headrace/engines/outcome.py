@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,7 +63,7 @@ def read_outcome(spec: AttemptSpec, ending: Ending) -> AttemptResult:
     told = AttemptResult.model_validate(
         {
             **{name: (result or {}).get(name, []) for name in ("reads", "writes", "attachments")},
-            "usage": ending.usage,
+            "usage": replace(ending.usage, **(result or {}).get("counts", {})),
             "log_path": spec.folder / LOG_FILE,
         }
     )

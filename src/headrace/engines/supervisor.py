@@ -123,6 +123,7 @@ def _tell(folder: Path, watch: _Watch) -> None:
         "ended_by": watch.ended_by,
         "peak_kib": watch.peak_kib,
         "cpu_s": used.user + used.system + used.children_user + used.children_system,
+        **_bytes(),
     }
     # The disk may be full and the folder gone: the exit code still tells.
     try:
@@ -131,6 +132,16 @@ def _tell(folder: Path, watch: _Watch) -> None:
         draft.replace(folder / "exit.json")
     except OSError:
         pass
+
+
+def _bytes() -> dict[str, int]:
+    """What all that have ended read and wrote: Linux adds up collected children too."""
+    try:
+        lines = Path("/proc/self/io").read_text().split()
+        told = dict(zip(lines[::2], lines[1::2], strict=True))
+        return {"read_bytes": int(told["rchar:"]), "written_bytes": int(told["wchar:"])}
+    except (OSError, KeyError, ValueError):
+        return {}
 
 
 def _remove(scratch: str) -> None:

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from headrace.context import TaskContext, use_context
 from headrace.engines.arguments import decode_arguments
+from headrace.engines.counts import count_spark
 from headrace.engines.loading import load_function
 from headrace.engines.own_errors import own_error
 from headrace.engines.result import check_result
@@ -97,6 +98,7 @@ def _run(spec: AttemptSpec, context: TaskContext) -> dict[str, Any]:
     """Call the task; every error becomes a value that JSON can hold."""
     stage = "setup"
     plain: Any = None
+    counts: dict[str, int] = {}
     try:
         function = load_function(spec)
         arguments = decode_arguments(spec.task, function, spec.arguments)
@@ -105,16 +107,20 @@ def _run(spec: AttemptSpec, context: TaskContext) -> dict[str, Any]:
             given["context"] = context
             arguments |= {name: item for name, item in given.items() if name in wanted}
             stage = "task"
-            value = function(**arguments)
+            try:
+                value = function(**arguments)
+            finally:
+                if "spark" in given:
+                    counts = count_spark(given["spark"])
             stage = "result"
             plain = check_result(spec.task, value)
             stage = "close"
     except Exception as error:  # noqa: BLE001  whatever the user's code raises
         if stage != "close":
-            return describe_error(error, stage)
+            return {**describe_error(error, stage), "counts": counts}
         # The work is done and its result is fine: an engine that stumbles on its way out may.
         logging.getLogger("headrace.engines").warning("closing the engine failed: %s", error)
-    return {"ok": True, "value": plain}
+    return {"ok": True, "value": plain, "counts": counts}
 
 
 @contextmanager

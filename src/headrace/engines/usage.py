@@ -30,6 +30,12 @@ class Usage:
         memory_mib: Memory now; what processes share is counted once.
         peak_memory_mib: The most that was seen.
         processes: How many processes it has now.
+        read_bytes: What its processes read by system calls: files, pipes, sockets. None until the
+            end, and where the system does not tell.
+        written_bytes: What they wrote.
+        spilled_bytes: What Spark spilled to disk, or None.
+        spark_tasks: Tasks that Spark ran, or None.
+        ray_tasks: Tasks that Ray ran, or None.
     """
 
     wall_s: float = 0.0
@@ -37,6 +43,11 @@ class Usage:
     memory_mib: float = 0.0
     peak_memory_mib: float = 0.0
     processes: int = 0
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+    spilled_bytes: int | None = None
+    spark_tasks: int | None = None
+    ray_tasks: int | None = None
 
 
 @dataclass
@@ -87,6 +98,8 @@ class UsageMeter:
             cpu_s=max(self.usage.cpu_s, counted["cpu_s"]),
             # A short task ends between two looks; the system knows its largest process.
             peak_memory_mib=max(self.usage.peak_memory_mib, counted["peak_kib"] / 1024),
+            read_bytes=counted.get("read_bytes"),
+            written_bytes=counted.get("written_bytes"),
         )
         return self.usage
 

@@ -68,6 +68,10 @@ def finish_task_run(
             "headrace.cpu_s": usage.cpu_s,
             "headrace.peak_memory_mib": usage.peak_memory_mib,
         }
+        for name in ("read_bytes", "written_bytes", "spilled_bytes", "spark_tasks", "ray_tasks"):
+            value = getattr(usage, name)
+            if value is not None:
+                metrics[f"headrace.{name}"] = float(value)
         if profile.price_per_hour:
             metrics["headrace.cost"] = usage.wall_s / 3600 * profile.price_per_hour
     status: Literal["FINISHED", "FAILED"] = "FINISHED" if error is None else "FAILED"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,6 +38,23 @@ def reserved(profile: SparkProfile | RayProfile | PythonProfile) -> dict[str, An
 def measured(usage: Usage, profile: SparkProfile | RayProfile | PythonProfile) -> dict[str, Any]:
     """All that the ledger keeps of what an attempt used."""
     return {**asdict(usage), **reserved(profile)}
+
+
+def totals(rows: Iterable[UsageRow]) -> dict[str, float]:
+    """What attempts took together; the peak of memory is that of the largest."""
+    found = dict.fromkeys(("seconds", "cpu_s", "peak_memory_mib", "read_bytes"), 0.0)
+    found |= dict.fromkeys(("written_bytes", "spark_tasks", "ray_tasks", "cost"), 0.0)
+    for row in rows:
+        found["seconds"] += row.wall_s
+        found["peak_memory_mib"] = max(found["peak_memory_mib"], row.peak_memory_mib or 0.0)
+        for name in ("cpu_s", "read_bytes", "written_bytes", "spark_tasks", "ray_tasks", "cost"):
+            found[name] += getattr(row, name) or 0
+    return found
+
+
+def run_metrics(ledger: Ledger, run_id: str) -> dict[str, float]:
+    """A run's totals as MLflow metrics."""
+    return {f"headrace.total_{k}": v for k, v in totals(ledger.usage_rows(run_id=run_id)).items()}
 
 
 def write_usage(project: Project, ledger: Ledger) -> int:

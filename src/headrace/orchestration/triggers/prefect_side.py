@@ -31,6 +31,8 @@ MANUAL: Final = "prefect-page"
 
 # Prefect's page shows so many coming runs of a schedule.
 _SHOWN_RUNS: Final = 3
+# Prefect puts down the runs of a whole hour, which are hundreds of shorter ones.
+_SHORTEST_S: Final = 60
 _OWN_KEY: Final = "headrace-"
 _LEFT_OVER: Final = timedelta(minutes=5)
 
@@ -232,7 +234,7 @@ def _schedule(trigger: Trigger) -> DeploymentScheduleCreate | None:
     try:
         if isinstance(trigger, Cron):
             shown = CronSchedule(cron=trigger.expression, timezone=trigger.tz)
-        elif isinstance(trigger, Interval):
+        elif isinstance(trigger, Interval) and trigger.every_s >= _SHORTEST_S:
             shown = IntervalSchedule(
                 interval=timedelta(seconds=trigger.every_s), anchor_date=trigger.anchor
             )
