@@ -3,10 +3,10 @@
 SHELL := /bin/bash
 HEADRACE := .venv/bin/headrace
 
-.PHONY: help setup demo test lint format bench up down ui clean
+.PHONY: help setup demo test lint format bench up down logs test-stack ui clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## make .venv with all that is needed
 	@infra/set-up
@@ -30,13 +30,19 @@ format: setup ## let ruff format the code
 bench: setup ## measure: each benchmark prints ratios beside their goals
 	@for bench in benchmarks/[a-z]*.py; do echo "== $$bench"; .venv/bin/python "$$bench" || true; done
 
-up: setup ## start the project's Prefect server in the background
-	@$(HEADRACE) up
+up: ## start the stack of containers: PostgreSQL, S3, Spark, Ray, Prefect, MLflow
+	@infra/stack up
 
-down: ## end the background servers
-	@$(HEADRACE) down
+down: ## stop the stack of containers
+	@infra/stack down
 
-ui: setup ## start and print the pages
+logs: ## follow the logs of the stack
+	@infra/stack logs
+
+test-stack: setup ## pass all tests in the running stack (make up)
+	@HEADRACE_TEST_STACK=all HEADRACE_TEST_COMMITS=60 .venv/bin/python -m pytest tests/stack tests/delta/test_log_store.py
+
+ui: setup ## start the servers of this machine and print their pages
 	@$(HEADRACE) ui
 
 clean: ## remove .venv and everything that runs made

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace import TableRef, TaskContext, spark_task, write_table
+from headrace.bridge.staging import stage_file
 from headrace.exceptions import UserError, closest, lines
 from tasks.flight_data import open_flight_files
 from tasks.flight_schemas import CSV_TABLES, CsvTable
@@ -91,7 +92,7 @@ def _parse_rows(
     wanted = {name: fn.col(f"row.c{columns.index(name)}") for name in table.columns}
     return (
         # `text` keeps each line as it is, which the CSV reader does for broken lines only.
-        spark.read.text(str(path))
+        spark.read.text(stage_file(path))
         .where((fn.col("value") != header) & (fn.trim("value") != ""))
         .select(
             fn.lit(path.name).alias("source_file"),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import atexit
 import os
 import re
+import shutil
 import uuid
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 
 from pyarrow import fs
 
@@ -31,6 +33,24 @@ def new_staging_table() -> str:
         _remove_at_exit(context)
     task = re.sub(r"[^\w.=-]+", "_", context.task)
     return context.table_uri(f"{_FOLDER}/{run}/{task}-{uuid.uuid4().hex[:12]}")
+
+
+def stage_file(path: Path) -> str:
+    """Where Spark reads a file of this machine: itself, or a copy beside a lake in a store.
+
+    The workers of a cluster see no file of this machine. The copy is removed when the run is over.
+
+    Args:
+        path: The file.
+    """
+    context = current_context()
+    if not context.lake.startswith("s3://"):
+        return str(path)
+    target = f"{new_staging_table()}-{path.name}"
+    filesystem = open_filesystem(target, context.storage)
+    with path.open("rb") as source, filesystem.open_output_stream(filesystem_path(target)) as copy:
+        shutil.copyfileobj(source, copy, 2**20)
+    return f"s3a://{filesystem_path(target)}"
 
 
 def remove_staging(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.cli.check import Check
+from headrace.cli.cluster_checks import check_clusters, check_rights
 from headrace.cli.machine_checks import (
     check_engine_packages,
     check_jars,
@@ -74,6 +75,8 @@ def _checks(environment: Environment, state: Path) -> Iterator[Check]:
     yield _safely("mlflow", lambda: check_mlflow(environment))
     yield _safely("ledger", lambda: check_ledger(environment))
     yield _safely("lake", lambda: check_lake(environment))
+    yield from _safely_all("lake rights", lambda: check_rights(environment))
+    yield from _safely_all("clusters", lambda: check_clusters(environment))
     yield check_clock(environment, state)
 
 
@@ -82,6 +85,19 @@ def of_error(name: str, error: HeadraceError) -> Check:
     what, *rest = str(error).splitlines()
     fix = rest.pop().removeprefix("Fix: ") if rest and rest[-1].startswith("Fix: ") else ""
     return Check(name, "fault", " ".join([what, *rest]), fix)
+
+
+def _safely_all(name: str, checks: Callable[[], Iterator[Check]]) -> Iterator[Check]:
+    found: list[Check] = []
+
+    def collect() -> Check:
+        found.extend(checks())
+        return Check(name, "ok", "")
+
+    ended = _safely(name, collect)
+    yield from found
+    if ended.state != "ok":
+        yield ended
 
 
 def _safely(name: str, check: Callable[[], Check]) -> Check:
