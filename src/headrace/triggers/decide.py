@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from headrace.triggers.model import CatchUp, Continuous, FileArrival, Schedule, TableUpdate
@@ -179,8 +180,7 @@ def waited(trigger: TableUpdate | FileArrival, *, quiet_for_s: float, gap_s: flo
     return quiet_for_s >= trigger.quiet_s and (gap_s is None or gap_s >= trigger.min_gap_s)
 
 
-@dataclass(frozen=True, order=True)
-class FileState:
+class FileState(NamedTuple):
     """A file as it was seen: overwriting changes size or time, and makes it another one."""
 
     path: str

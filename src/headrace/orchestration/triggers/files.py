@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -25,11 +25,11 @@ _WILD: Final = re.compile(r"[*?\[]")
 
 @dataclass
 class _Folder:
-    """A folder as it was listed."""
+    """A folder as it was listed: its folders, and its files by name."""
 
     mtime_ns: int
     folders: list[str] = field(default_factory=list)
-    files: list[FileState] = field(default_factory=list)
+    files: dict[str, FileState] = field(default_factory=dict)
 
 
 class LocalFiles:
@@ -51,6 +51,7 @@ class LocalFiles:
         self._clock = clock
         self._folders: dict[str, _Folder] = {}
         self._next_sweep = 0.0
+        self._sweeping = True
 
     def look(self) -> list[FileState] | None:
         """Every file that fits, or None when nothing can have changed since the last look."""
@@ -60,19 +61,25 @@ class LocalFiles:
         if not sweep and before and all(_same(path, seen) for path, seen in before.items()):
             return None
         self._folders = {}
-        found = sorted(set(self._walk(self.base, self.rest, {} if sweep else before)))
+        self._sweeping = sweep
+        found = list(dict.fromkeys(self._walk(self.base, self.rest, before)))
         if sweep:
             spent = self._clock() - begin
             self._next_sweep = self._clock() + max(_SWEEP_S, _SHARE * spent)
         return found
 
     def state_of(self, path: str) -> FileState | None:
-        """One file as it is now, or None when it is gone."""
+        """One file as it is now, or None when it is gone; later looks know it as that."""
         try:
             seen = os.stat(path)  # noqa: PTH116
         except OSError:
             return None
-        return FileState(path, seen.st_size, seen.st_mtime_ns)
+        folder, _, name = path.rpartition("/")
+        state = FileState(path, seen.st_size, seen.st_mtime_ns)
+        listed = self._folders.get(folder)
+        if listed is not None and name in listed.files:
+            listed.files[name] = state
+        return state
 
     def _walk(
         self, folder: str, parts: tuple[str, ...], before: dict[str, _Folder]
@@ -93,8 +100,7 @@ class LocalFiles:
         else:
             match = _matcher(part)
             hidden = part.startswith(".")
-            for file in listed.files:
-                name = file.path.rpartition("/")[2]
+            for name, file in listed.files.items():
                 if match(name) and (hidden or not name.startswith(".")):
                     yield file
 
@@ -102,8 +108,8 @@ class LocalFiles:
         if folder in self._folders:
             return self._folders[folder]
         known = before.get(folder)
-        if known is None or not _same(folder, known):
-            known = _list_folder(folder)
+        if known is None or self._sweeping or not _same(folder, known):
+            known = _list_folder(folder, {} if known is None or self._sweeping else known.files)
             if known is None:
                 return None
         self._folders[folder] = known
@@ -163,15 +169,18 @@ class RemoteFiles:
 Files = LocalFiles | RemoteFiles
 
 
-def open_files(pattern: str, *, root: Path, storage: Storage) -> Files:
+def open_files(
+    pattern: str, *, root: Path, storage: Storage, clock: Callable[[], float] = time.monotonic
+) -> Files:
     """What finds the files of a pattern; a relative one starts at the project's root."""
     if "://" in pattern and not pattern.startswith("file://"):
-        return RemoteFiles(pattern, storage)
+        return RemoteFiles(pattern, storage, clock=clock)
     plain = Path(pattern.removeprefix("file://")).expanduser()
-    return LocalFiles(str(plain if plain.is_absolute() else root / plain))
+    return LocalFiles(str(plain if plain.is_absolute() else root / plain), clock=clock)
 
 
-def _list_folder(folder: str) -> _Folder | None:
+def _list_folder(folder: str, known: Mapping[str, FileState]) -> _Folder | None:
+    """List a folder; files whose names are known are not asked again for size and time."""
     try:
         # Before the names: a file that comes in between changes the time once more.
         mtime_ns = os.stat(folder).st_mtime_ns  # noqa: PTH116
@@ -179,17 +188,24 @@ def _list_folder(folder: str) -> _Folder | None:
         listed = _Folder(-1 if racy else mtime_ns)
         with os.scandir(folder) as entries:
             for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
+                file = known.get(entry.name)
+                if file is not None:
+                    listed.files[entry.name] = file
+                elif entry.is_dir(follow_symlinks=False):
                     listed.folders.append(entry.name)
-                    continue
-                try:
-                    seen = entry.stat()
-                except OSError:
-                    continue
-                listed.files.append(FileState(entry.path, seen.st_size, seen.st_mtime_ns))
+                elif (file := _state(entry)) is not None:
+                    listed.files[entry.name] = file
     except OSError:
         return None
     return listed
+
+
+def _state(entry: os.DirEntry[str]) -> FileState | None:
+    try:
+        seen = entry.stat()
+    except OSError:
+        return None
+    return FileState(entry.path, seen.st_size, seen.st_mtime_ns)
 
 
 def _same(folder: str, known: _Folder) -> bool:

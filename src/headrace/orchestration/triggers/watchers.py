@@ -353,12 +353,15 @@ class FileWatcher(Watcher):
         super().__init__(pipeline, trigger, around)
         project = around.project
         self._files = open_files(
-            trigger.pattern, root=project.root, storage=project.environment.storage
+            trigger.pattern,
+            root=project.root,
+            storage=project.environment.storage,
+            clock=around.clock,
         )
         self._handled: set[FileState] = set()
         self._handled_id = 0
         self._rev = -1
-        self._present: list[FileState] = []
+        self._present: dict[str, FileState] = {}
         self._open: dict[str, tuple[FileState, float]] = {}
 
     def first_cursor(self) -> dict[str, Any]:
@@ -372,7 +375,7 @@ class FileWatcher(Watcher):
             self._load_handled(record)
         found = self._files.look()
         if found is not None:
-            self._present = found
+            self._present = {file.path: file for file in found}
         if found is not None or not known:
             self._note_new()
         if not record.cursor["started"]:
@@ -382,7 +385,7 @@ class FileWatcher(Watcher):
     def force(self, record: TriggerRecord) -> Proposal | None:
         """Every new file, settled or not."""
         self._load_handled(record)
-        self._present = self._files.look() or []
+        self._present = {file.path: file for file in self._files.look() or ()}
         self._note_new()
         chosen = sorted(file for file, _ in self._open.values())[: self.trigger.max_files]
         return self._propose(chosen) if chosen else None
@@ -397,7 +400,7 @@ class FileWatcher(Watcher):
 
     def _note_new(self) -> None:
         now = self.around.clock()
-        new = {file.path: file for file in self._present if file not in self._handled}
+        new = {path: file for path, file in self._present.items() if file not in self._handled}
         self._open = {
             path: (file, self._open[path][1])
             if path in self._open and self._open[path][0] == file
@@ -439,7 +442,9 @@ class FileWatcher(Watcher):
             return True
         if state is None:
             self._open.pop(file.path, None)
+            self._present.pop(file.path, None)
         else:
+            self._present[file.path] = state
             self._open[file.path] = (state, self.around.clock())
         return False
 
