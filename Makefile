@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 HEADRACE := .venv/bin/headrace
 
-.PHONY: help setup demo test lint format bench up down logs test-stack ui clean
+.PHONY: help setup demo test lint format bench up down logs test-stack audit ui clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ logs: ## follow the logs of the stack
 
 test-stack: setup ## pass all tests in the running stack (make up)
 	@HEADRACE_TEST_STACK=all HEADRACE_TEST_COMMITS=60 .venv/bin/python -m pytest tests/stack tests/delta/test_log_store.py
+
+audit: setup ## report known vulnerabilities of the pinned packages
+	@infra/audit
 
 ui: setup ## start the servers of this machine and print their pages
 	@$(HEADRACE) ui

@@ -16,7 +16,7 @@ from tests.bridge.s3_store import open_store
 
 ROOT = Path(__file__).parents[2]
 # Hundreds with `make test-stack`; enough here to meet many conflicts.
-COMMITS = int(os.environ.get("HEADRACE_TEST_COMMITS", "12"))
+COMMITS = int(os.environ.get("HEADRACE_TEST_COMMITS", "5"))
 
 
 @pytest.fixture(scope="module")
