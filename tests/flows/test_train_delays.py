@@ -60,6 +60,31 @@ def test_a_broken_run_is_repaired_from_the_very_versions_it_had_made(in_project,
     _check_prefect()
 
 
+def test_new_flights_are_appended_scored_once_and_measured(in_project, state, flight_csv, tmp_path):
+    """What `headrace serve` runs for new files; the run before has left tables and a model."""
+    from flows.watch_flights import watch_flights
+
+    header, *lines = (flight_csv / "flights.csv").read_text().splitlines()
+    days = {"1": lines[:60], "2": lines[60:150]}
+    found = {}
+    for day, rows in days.items():
+        file = tmp_path / f"{day}.csv"
+        # The second file repeats some flights of the first.
+        file.write_text("\n".join([header, *rows, *(days["1"][:10] if day == "2" else [])]) + "\n")
+        found[day] = watch_flights(files=[str(file)])
+    with open_ledger(f"sqlite:///{state / 'ledger.db'}") as ledger:
+        attempts = ledger.latest_attempts(ledger.get_run("last").id)
+    arrivals = attempts["append_flights"].outputs[0].ref
+    scored = attempts["score_arrivals"].outputs[0].ref
+    ids = DeltaTable(scored.uri).to_pyarrow_table()["flight_id"].to_pylist()
+    assert len(ids) == len(set(ids)) == arrivals.row_count == found["2"]["flights"]
+    assert found["1"]["flights"] < found["2"]["flights"] <= 150
+    assert [use.mode for use in attempts["score_arrivals"].inputs] == ["changes"]
+    assert attempts["append_flights"].usage["spark_tasks"] > 0
+    assert found["2"]["stability_index"] > 0
+    assert found["2"]["mean_error_minutes"] > 0
+
+
 def _check_mlflow(state: Path, parent: str, attempts) -> None:
     from mlflow.tracking import MlflowClient
 

@@ -14,7 +14,7 @@ from headrace.profiles.models import Environment
 from headrace.profiles.overrides import parse_task_profiles
 from headrace.profiles.units import format_memory
 
-app = typer.Typer(help="List compute profiles, explain one.", no_args_is_help=True)
+app = typer.Typer(help="List compute profiles, explain one, advise on them.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -65,6 +65,50 @@ def show_profile(
         print_json({"profile": name, "environment": environment.name, **_json(own, shared)})
         return
     _print(environment, name, own, shared)
+
+
+@app.command("advise")
+def advise(
+    *,
+    since: Annotated[
+        str, typer.Option("--since", help="A date (2026-08-01), or an age such as 7d or 12h.")
+    ] = "30d",
+    env: EnvOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Compare what attempts used with what their profiles reserve, and say what to change."""
+    from headrace.cli.usage import parse_since
+    from headrace.ledger.store import open_ledger
+    from headrace.profiles.advice import Used, advise_profile
+    from headrace.profiles.project import find_project, state_dir
+
+    state_dir(find_project())
+    environment = load_environment(env, resolve_secrets=False)
+    with open_ledger(environment.ledger_url) as ledger:
+        rows = ledger.usage_rows(since=parse_since(since))
+    used: dict[str, list[Used]] = {}
+    for row in rows:
+        if row.environment == environment.name:
+            used.setdefault(row.profile, []).append(
+                Used(
+                    task=row.task,
+                    wall_s=row.wall_s,
+                    cpu_s=row.cpu_s,
+                    peak_memory_mib=row.peak_memory_mib,
+                    spilled_bytes=row.spilled_bytes,
+                    memory_mib=row.memory_mib,
+                )
+            )
+    found = [
+        advice
+        for name, profile in sorted(environment.profiles.items())
+        for advice in advise_profile(profile, used.get(name, []))
+    ]
+    if json:
+        print_json([vars(advice) for advice in found])
+        return
+    print_table(("profile", "found", "change"), ((a.profile, a.found, a.change) for a in found))
+    print_line(f"{len(rows)} attempts since {since}; attempts under 5 s are left out.", style="dim")
 
 
 def _json(own: list[Value], shared: list[Value]) -> dict[str, list[dict[str, str]]]:
