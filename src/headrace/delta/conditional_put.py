@@ -114,7 +114,7 @@ def signed(
     Args:
         storage: Credentials and region.
         method: HTTP method.
-        url: Encoded path, without a query.
+        url: Encoded path, perhaps with an encoded query.
         headers: Headers to send; `X-Amz-Content-Sha256` is among them.
         now: Time of the request, UTC.
     """
@@ -126,11 +126,13 @@ def signed(
         found["X-Amz-Security-Token"] = storage.session_token.get_secret_value()
     lower = {name.lower(): value.strip() for name, value in sorted(found.items())}
     names = ";".join(sorted(lower))
+    path, _, query = url.partition("?")
+    given = sorted(part if "=" in part else f"{part}=" for part in query.split("&") if part)
     canonical = "\n".join(
         [
             method,
-            url,
-            "",
+            path,
+            "&".join(given),
             *(f"{name}:{lower[name]}" for name in sorted(lower)),
             "",
             names,

@@ -142,7 +142,9 @@ def plan_write(request: WriteRequest) -> WritePlan:
 
 def _row_plan(request: WriteRequest, snapshot: Snapshot | None) -> RowPlan:
     key = request.key
-    files = FilePlan(files=request.files, folder=key.file_prefix, attempt=key.write_id[:12])
+    # Workers start with the credentials that the log has just been read with.
+    known = replace(request.files, storage=request.files.storage.fresh())
+    files = FilePlan(files=known, folder=key.file_prefix, attempt=key.write_id[:12])
     fresh = snapshot is None or request.schema_mode == "overwrite"
     partition_columns = request.partition_by or ()
     if snapshot is not None and request.partition_by is None:

@@ -18,7 +18,7 @@ REFRESH_TIMEOUT_S: Final = 60
 # Credentials are renewed this long before they end, so that a commit in flight isn't cut off.
 REFRESH_MARGIN: Final = timedelta(minutes=5)
 # A store that is busy answers 503 for a while; three tries, the usual number, end too soon.
-_TRIES: Final = 8
+_TRIES: Final = 6
 _CONNECT_TIMEOUT_S: Final = 10
 _ANSWER_TIMEOUT_S: Final = 60
 # AWS tools (`aws configure export-credentials`) and ours, by what they mean here.
@@ -133,6 +133,7 @@ class Storage(BaseModel):
             endpoint_override=host or None,
             scheme="http" if self._plain_http() else "https",
             force_virtual_addressing=not self.path_style,
+            allow_delayed_open=True,  # a small file is one request, not three
             connect_timeout=_CONNECT_TIMEOUT_S,
             request_timeout=_ANSWER_TIMEOUT_S,
             retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_TRIES),
