@@ -1,5 +1,6 @@
 """The registered model on the test flights, to a table of predictions."""
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from headrace import TableRef, TaskContext, from_spark, ray_task, to_delta
@@ -25,13 +26,13 @@ def score_flights(features: TableRef, model: dict[str, Any], *, context: TaskCon
         The table, one row per test flight: its key, carrier, airports, month and hour, the actual
         delay and the predicted one.
     """
-    import mlflow
     import ray.data
 
     flights = from_spark(features, columns=[*_KEYS, *FEATURES, TARGET], filter="split = 'test'")
     scored = flights.map_batches(
         _Scorer,
-        fn_constructor_args=(model["uri"], mlflow.get_tracking_uri(), model["version"]),
+        # From the environment: importing MLflow takes seconds, and only the workers need it.
+        fn_constructor_args=(model["uri"], os.environ["MLFLOW_TRACKING_URI"], model["version"]),
         batch_format="pandas",
         batch_size=_BATCH_ROWS,
         # One model per worker; they book half of the cores, the other half reads for them.

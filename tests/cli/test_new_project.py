@@ -21,7 +21,7 @@ def new_project(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.C
     """A new project whose `.venv` borrows the packages of the one that runs this test."""
     if not (pytestconfig.rootpath / "flows" / "train_delays.py").exists():
         pytest.skip("there is no reference flow")
-    root = make_project(tmp_path_factory.mktemp("new") / "my_project")
+    root = make_project(tmp_path_factory.mktemp("new") / "my prøject")
     venv.create(root / ".venv", symlinks=True)
     found = sysconfig.get_paths(vars={"base": str(root / ".venv"), "platbase": str(root / ".venv")})
     # A path line alone would not follow the .pth file of an editable installation.

@@ -198,7 +198,7 @@ def plan_request(request: Request) -> list[ReadTask]:
     total_mib = sum(value or 0 for value in request.files["size"].to_pylist()) / (1 << 20)
     target = total_mib / max(cpus * _TASKS_PER_CPU, 1)
     target = min(max(target, _SMALLEST_TARGET_MIB), _TARGET_MIB)
-    return plan_reads(request.files, target_mib=target)
+    return plan_reads(request.files, target_mib=target, min_tasks=int(cpus))
 
 
 def _no_files(files: pa.Table) -> pa.Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -47,12 +48,6 @@ def open_ray(
     Raises:
         EngineStartError: Ray did not start; the text shows the end of its log.
     """
-    if " " in sys.executable and address is None:
-        # Ray starts its workers through a shell without quoting this path: they would never come.
-        reason = (
-            f"its workers can't be started by a Python at a path with a space: {sys.executable}"
-        )
-        raise EngineStartError(engine="Ray", reason=reason, tail="")
     os.environ.update(ray_environment())
     import ray
 
@@ -102,7 +97,10 @@ def _start(profile: RayProfile, folder: Path, quiet: dict[str, Any]) -> dict[str
     for number in range(1, _TRIES + 1):
         try:
             # Two clusters that start at once take each other's ports and time.
-            with lock_file(Path(tempfile.gettempdir()) / f"headrace-ray-{os.getuid()}.lock"):
+            with (
+                lock_file(Path(tempfile.gettempdir()) / f"headrace-ray-{os.getuid()}.lock"),
+                _python_for_workers(folder),
+            ):
                 context = ray.init(
                     address="local", _temp_dir=str(folder), **ray_settings(profile), **quiet
                 )
@@ -113,6 +111,28 @@ def _start(profile: RayProfile, folder: Path, quiet: dict[str, Any]) -> dict[str
             _log.warning("Ray did not start (try %d of %d): %s", number, _TRIES, reason)
             time.sleep(number)
     raise EngineStartError(engine="Ray", reason=reason, tail=tail)
+
+
+@contextmanager
+def _python_for_workers(folder: Path) -> Iterator[None]:
+    """Name a Python whose path Ray can start workers by, for the length of the block.
+
+    Ray hands `sys.executable` to a shell without quotes: with a space in it (a project's `.venv` in
+    `My Project/`) no worker ever comes. A link in Ray's own folder leads there without one.
+    """
+    python = Path(sys.executable)
+    if shlex.quote(sys.executable) == sys.executable:
+        yield
+        return
+    link = folder / "python"
+    if not link.is_symlink():
+        folder.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(python.parents[1], target_is_directory=True)
+    sys.executable = str(link / python.relative_to(python.parents[1]))
+    try:
+        yield
+    finally:
+        sys.executable = str(python)
 
 
 def _raylet_log(folder: Path) -> str:
