@@ -120,6 +120,15 @@ def test_check_names_features_duties_and_advice(headrace, lake):
     assert "a writer honours: CHECK positive: id > 0" in text
 
 
+def test_check_says_which_writes_would_be_refused_and_why(headrace, lake):
+    checked = json.loads(headrace("tables", "check", "flights", "--json").stdout)
+    assert checked["write_refusals"] == {}
+    DeltaTable(lake / "flights").alter.set_table_properties({"delta.appendOnly": "true"})
+    checked = json.loads(headrace("tables", "check", "flights", "--json").stdout)
+    assert set(checked["write_refusals"]) == {"overwrite", "merge"}
+    assert "refuse mode='merge': delta.appendOnly" in headrace("tables", "check", "flights").stdout
+
+
 def test_check_refuses_a_table_that_would_come_out_wrong(headrace, lake):
     log = lake / "flights" / "_delta_log" / "00000000000000000000.json"
     actions = [json.loads(line) for line in log.read_text().splitlines()]

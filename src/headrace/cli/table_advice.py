@@ -16,6 +16,7 @@ SMALL_FILE: Final = 16 * MIB
 HUGE_FILE: Final = 1024 * MIB
 MANY_SMALL: Final = 16
 SKEW: Final = 8
+WRITE_MODES: Final = ("append", "overwrite", "merge")
 
 
 class Advice(NamedTuple):
@@ -133,6 +134,24 @@ def writer_duties(snapshot: Snapshot) -> list[str]:
     if snapshot.mapping_mode != "none":
         duties.append(f"column mapping by {snapshot.mapping_mode}")
     return duties
+
+
+def write_refusals(snapshot: Snapshot) -> dict[str, str]:
+    """For each mode that a write from Ray or Python would be refused in: why."""
+    from headrace.delta.guards import Guard, check_writable
+    from headrace.exceptions import UnsupportedWriteError
+
+    found = {}
+    for mode in WRITE_MODES:
+        try:
+            check_writable(snapshot.uri, snapshot.protocol, snapshot.metadata, mode)
+            Guard.of(snapshot.uri, snapshot.metadata)
+        except UnsupportedWriteError as error:
+            found[mode] = " ".join(part for part in (error.feature, error.found) if part)
+    for name in ("delta.enableChangeDataFeed", "delta.enableRowTracking"):
+        if "merge" not in found and snapshot.configuration.get(name, "").lower() == "true":
+            found["merge"] = f"{name}: only whole files may be removed from it"
+    return found
 
 
 def _with(snapshot: Snapshot, key: str) -> list[str]:

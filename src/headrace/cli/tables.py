@@ -118,10 +118,11 @@ def check_table(
     json: JsonOption = False,
 ) -> None:
     """Check that a table can be read right, and say what could be better about it."""
-    from headrace.cli.table_advice import advise, writer_duties
+    from headrace.cli.table_advice import advise, write_refusals, writer_duties
 
     _, snapshot = _load(table, env, version)
     advice, duties = advise(snapshot), writer_duties(snapshot)
+    refusals = write_refusals(snapshot)
     protocol = snapshot.protocol
     deleted = _deletion_vectors(snapshot)
     if json:
@@ -132,6 +133,7 @@ def check_table(
                 "writer_features": sorted(protocol.writer_features),
                 "files_with_deletion_vectors": deleted,
                 "writers_honour": duties,
+                "write_refusals": refusals,
                 "advice": [found._asdict() for found in advice],
             }
         )
@@ -141,11 +143,16 @@ def check_table(
     readers = ", ".join(sorted(protocol.reader_features)) or "none"
     print_line(f"All of it can be read. Reader version {protocol.reader}, features: {readers}.")
     print_line(f"Files with deletion vectors: {deleted}.")
+    print_line("Read by headrace itself: the log as Arrow columns, the files with pyarrow.")
     print_line("\nWriting", style="bold")
     writers = ", ".join(sorted(protocol.writer_features)) or "none"
     print_line(f"Writer version {protocol.writer}, features: {writers}.")
     for duty in duties:
         print_line(f"  a writer honours: {duty}")
+    for mode, reason in refusals.items():
+        print_line(f"  to_delta and write_arrow refuse mode={mode!r}: {reason}")
+    if not refusals:
+        print_line("  to_delta and write_arrow take it in every mode.")
     print_line("\nAdvice", style="bold")
     for found in advice:
         print_line(f"  {found.found}\n    Fix: {found.advice}")
