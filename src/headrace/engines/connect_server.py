@@ -48,6 +48,8 @@ def main() -> int:
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": given.host,
         "spark.connect.grpc.binding.port": str(given.port),
+        # Else code that one session brings is there for all others too.
+        "spark.sql.artifact.isolation.enabled": "true",
     }
     token = os.environ.pop("SPARK_CONNECT_TOKEN", "")
     with open_spark(

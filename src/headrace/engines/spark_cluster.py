@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import shutil
 import socket
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -18,6 +20,8 @@ from headrace.profiles.places import place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_log = logging.getLogger("headrace.engines")
 
 _DRIVER_MIB: Final = 1024
 _LEAST_HEAP_MIB: Final = 450
@@ -113,11 +117,26 @@ def prepare_cluster(session: SparkSession, root: Path | None) -> None:
     here = own_versions(SPARK_PACKAGES)
     compare_versions({"pyspark": here["pyspark"]}, {"pyspark": session.version}, cluster="Spark")
     compare_versions(here, _worker_versions(session), cluster="Spark's workers")
-    if root is not None:
+    if root is not None and _keeps_code_apart(session):
         folder = Path(tempfile.mkdtemp(prefix="headrace-code-"))
-        archive = folder / "project.zip"
-        zip_code(root, archive)
+        digest = zip_code(root, folder / "project.zip")
+        # A name of its own for each content: sessions of one server share their workers' files.
+        archive = (folder / "project.zip").rename(folder / f"project-{digest[:16]}.zip")
         session.addArtifacts(str(archive), pyfile=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _keeps_code_apart(session: SparkSession) -> bool:
+    """Whether code that a session brings stays its own; a classic session is alone anyway."""
+    if not type(session).__module__.startswith("pyspark.sql.connect"):
+        return True
+    if session.conf.get("spark.sql.artifact.isolation.enabled", "false") == "true":
+        return True
+    _log.warning(
+        "the Spark Connect server shares code among its sessions, so its workers don't get this "
+        "project's: start it with spark.sql.artifact.isolation.enabled=true"
+    )
+    return False
 
 
 def _worker_versions(session: SparkSession) -> dict[str, str]:
