@@ -91,7 +91,7 @@ def test_every_public_name_is_in_the_api_page_with_its_parameters(name: str) -> 
     told = re.search(rf"^{name}\((.*?)\)(?: ->|$)", page, re.MULTILINE)
     if told is not None:
         parameters = list(inspect.signature(getattr(headrace, name)).parameters)
-        assert re.findall(r"(?:^|, )(?:\*, )?(\w+)(?==|,|$)", told[1]) == parameters
+        assert re.findall(r"(?:^|, )(?:\*, )?\*?(\w+)(?==|,|$)", told[1]) == parameters
 
 
 def test_links_between_pages_lead_somewhere() -> None:

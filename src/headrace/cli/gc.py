@@ -42,12 +42,15 @@ def gc(
     from headrace.ledger.retention import RetentionRule, load_removals
     from headrace.orchestration.options import RunOptions, use_options
     from headrace.orchestration.project import load_project
+    from headrace.orchestration.usage_table import write_usage
 
     with use_options(RunOptions(env=env)):
         project = load_project()
     rule = RetentionRule(files_days=files_days, repair_days=repair_days, rows_days=rows_days)
     with project.open_ledger() as ledger:
         ledger.reap_expired()
+        if not dry_run:
+            write_usage(project, ledger)  # before rows that it is made of go
         removals = load_removals(ledger, now=datetime.now(UTC), rule=rule)
     freed = sum(_size(project, removal) for removal in removals if removal.files)
     if not dry_run:

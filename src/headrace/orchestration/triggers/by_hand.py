@@ -14,8 +14,9 @@ from headrace.orchestration.code_version import code_version
 from headrace.orchestration.prefect_api import configured_api, project_server, use_prefect
 from headrace.orchestration.project import Project
 from headrace.orchestration.triggers.find import served
+from headrace.orchestration.triggers.kinds import make_watcher
 from headrace.orchestration.triggers.prefect_side import set_schedule_active
-from headrace.orchestration.triggers.watchers import Proposal, Surroundings, make_watcher
+from headrace.orchestration.triggers.watchers import Proposal, Surroundings
 
 if TYPE_CHECKING:
     from headrace.orchestration.pipeline import Pipeline

@@ -10,7 +10,8 @@ from headrace.exceptions import HeadraceError
 from headrace.ledger.store import Ledger
 from headrace.orchestration.project import Project
 from headrace.orchestration.triggers.find import served
-from headrace.orchestration.triggers.watchers import Served, Surroundings, make_watcher
+from headrace.orchestration.triggers.kinds import make_watcher
+from headrace.orchestration.triggers.watchers import Served, Surroundings
 from headrace.triggers.decide import local_date, upcoming
 from headrace.triggers.model import Cron, Interval, Trigger
 

@@ -13,12 +13,12 @@ from headrace.exceptions import HeadraceError, LedgerUnavailableError
 from headrace.ledger.firing_records import FiringRecord, TriggerRecord
 from headrace.ledger.records import RunRecord
 from headrace.orchestration.code_version import code_version
+from headrace.orchestration.triggers.kinds import make_watcher
 from headrace.orchestration.triggers.starter import Starter
 from headrace.orchestration.triggers.watchers import (
     Served,
     Surroundings,
     Watcher,
-    make_watcher,
 )
 
 log = logging.getLogger("headrace.serve")
