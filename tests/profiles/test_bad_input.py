@@ -93,7 +93,7 @@ WRONG_VALUES = {
     ),
     "a place that there isn't": (
         ETL + 'where = "here"\n',
-        (3, 'profiles.etl.where: "here" is not allowed.', "Allowed: local, standalone, connect, kubernetes, yarn, processes.", 'where = "yarn"'),
+        (3, 'profiles.etl.where: "here" is not allowed.', "Allowed: local, standalone, connect, kubernetes, yarn, processes.", 'where = "kubernetes"'),
     ),
     "an engine that there isn't": (
         '[profiles.etl]\nengine = "sparc"\n',

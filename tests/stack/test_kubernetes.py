@@ -17,7 +17,8 @@ OVERLAYS = sorted((BASE.parent / "overlays").iterdir())
 
 
 def load(path: Path) -> list[dict[str, Any]]:
-    return [document for document in yaml.safe_load_all(path.read_text()) if document]
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # KubeRay's schemas are large
+    return [document for document in yaml.load_all(path.read_text(), loader) if document]
 
 
 def resources() -> list[dict[str, Any]]:

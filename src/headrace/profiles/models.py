@@ -221,8 +221,7 @@ class RayProfile(ClusterProfile):
         engine: Always `ray`.
         where: `local` starts a cluster of the profile's size for the task, or for the run.
             `cluster` (`HOST:PORT`) connects from one of a cluster's own nodes. `job`
-            (`http://HOST:8265`) sends the task to a cluster as a job. `kuberay`
-            (`kuberay://NAMESPACE`) makes a cluster for the task on Kubernetes, and removes it.
+            (`http://HOST:8265`) sends the task to a cluster as a job, one of KubeRay's too.
         token: Token of a `job` address, by reference.
         resources: Ray's custom resources by name.
         object_store_mib: Shared memory for Ray's object store, part of `memory_mib`; None leaves
@@ -231,7 +230,7 @@ class RayProfile(ClusterProfile):
     """
 
     engine: Literal["ray"] = "ray"
-    where: Literal["local", "cluster", "job", "kuberay"] = "local"
+    where: Literal["local", "cluster", "job"] = "local"
     token: SecretRef | None = None
     resources: dict[str, Annotated[StrictFloat, Field(gt=0)]] = Field(default_factory=dict)
     object_store_mib: ObjectStore | None = None

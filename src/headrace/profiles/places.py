@@ -14,7 +14,7 @@ STARTS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "yarn": ("yarn",),
         "processes": ("local-cluster[",),
     },
-    "ray": {"job": ("http://", "https://"), "kuberay": ("kuberay://",)},
+    "ray": {"job": ("http://", "https://")},
 }
 
 
