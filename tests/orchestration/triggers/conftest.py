@@ -44,18 +44,19 @@ class Hands:
 class World:
     """A clock that the test moves, and what serves under it."""
 
-    def __init__(self, root: Path, url: str):
+    def __init__(self, root: Path, url: str, *, lake: str = "", **environment):
         self.now = datetime(2024, 1, 1, tzinfo=UTC)
         self.seconds = 1000.0
-        environment = Environment(
+        made = Environment(
             name="local",
             source=root / "local.toml",
             root=root,
-            lake=str(root / "lake"),
+            lake=lake or str(root / "lake"),
             ledger_url=url,
+            **environment,
         )
         (root / ".headrace").mkdir(parents=True, exist_ok=True)
-        self.project = Project(root=root, state=root / ".headrace", environment=environment)
+        self.project = Project(root=root, state=root / ".headrace", environment=made)
         self.ledger = open_ledger(url)
         self.hands = Hands(self.ledger)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -410,3 +411,30 @@ def test_a_trigger_that_can_not_be_looked_at_hinders_no_other(world):
     serving.turn()
     assert len(world.runs()) == 1
     assert "S3 store" in world.ledger.find_trigger("bad", "t").problem
+
+
+def test_a_database_that_is_away_is_waited_for(tmp_path, postgres_server):
+    """It is gone for longer than one operation waits; the time that passed has its run afterwards."""
+    world = World(tmp_path, postgres_server.url("postgres"))
+    stop = threading.Event()
+    with open_ledger(postgres_server.url("postgres"), retry_s=0.5) as impatient:
+        serving = world.serve(served(HOURLY, name="outage"), ledger=impatient)
+        serving.poll_s = 0.05
+        serving.starter = type(world.hands)(impatient)
+        serving.turn()
+        thread = threading.Thread(target=serving.run, args=(stop,))
+        thread.start()
+        try:
+            postgres_server.down()
+            world.pass_s(3600)
+            time.sleep(3)
+            postgres_server.up()
+            end = time.monotonic() + 120
+            while not world.runs("outage") and time.monotonic() < end:
+                time.sleep(0.2)
+        finally:
+            stop.set()
+            thread.join(timeout=60)
+    assert not thread.is_alive()
+    assert [run.parameters["time"][11:13] for run in world.runs("outage")] == ["01"]
+    world.ledger.close()
