@@ -183,3 +183,13 @@ def test_a_worker_that_is_killed_in_mid_write_leaves_one_copy_and_no_orphan(tmp_
     assert Path(flag).exists()
     assert ids(ref) == list(range(100))
     assert data_files(uri) == live_files(uri)
+
+
+def test_an_error_in_a_function_of_the_user_comes_as_it_was_raised(tmp_path):
+    def fail(batch):
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine") as caught:
+        to_delta(numbers().map_batches(fail), str(tmp_path / "t"))
+    assert type(caught.value) is ZeroDivisionError
+    assert not list(tmp_path.rglob("*.parquet"))

@@ -137,10 +137,24 @@ def _conform_list(
 ) -> pa.Array:
     plain = pa.list_(source.value_field)
     array = _compact(array if array.type.id == plain.id else array.cast(plain))
-    values = _conform(array.values, source.value_type, element, rules, f"{name}.element")
+    values, found = array.values, source.value_type
+    if _is_bare_struct(source.value_field, element):
+        # Writers before Parquet's rules left a level out: the repeated group is the struct itself.
+        values = pa.StructArray.from_arrays([values], fields=[source.value_field])
+        found = values.type
+    values = _conform(values, found, element, rules, f"{name}.element")
     wanted = arrow_type(Array(element))
     mask = pc.is_null(array) if array.null_count else None
     return pa.ListArray.from_arrays(array.offsets, values, type=wanted, mask=mask)
+
+
+def _is_bare_struct(found: pa.Field, element: DeltaType) -> bool:
+    """Whether an element, taken for a value by Arrow, is the only field of the table's struct."""
+    return (
+        isinstance(element, Struct)
+        and not pa.types.is_struct(found.type)
+        and [child.physical_name for child in element.fields] == [found.name]
+    )
 
 
 def _conform_map(
@@ -195,7 +209,8 @@ def _converter(found: pa.DataType, wanted: pa.DataType) -> Callable[[pa.Array], 
     number = _bare_number(found)
     if number is not None and pa.types.is_integer(wanted):
         return _number_converter(number, wanted)
-    if _is_bytes(found) and _is_bytes(wanted):
+    is_number = pa.types.is_decimal128(found) and pa.types.is_binary(wanted)
+    if is_number or (_is_bytes(found) and _is_bytes(wanted)):
         return lambda array: _bytes(array, wanted)
     narrower = pa.types.is_floating(found) and found.bit_width > wanted.bit_width
     if narrower or not any(is_from(found) and is_to(wanted) for is_from, is_to in _WIDENINGS):
@@ -249,9 +264,19 @@ def _timestamp_converter(
 
 def _bytes(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Between text and binary kinds; texts of a file are not checked again, as in Spark."""
+    if pa.types.is_decimal(array.type):
+        return _decimal_bytes(array)
     if pa.types.is_fixed_size_binary(array.type):
         array = array.cast(pa.binary())
     return array.cast(wanted, safe=False)
+
+
+def _decimal_bytes(array: pa.Array) -> pa.Array:
+    """The bytes that a file keeps decimals as: big-endian, as many as the precision needs."""
+    size = (10**array.type.precision).bit_length() // 8 + 1
+    whole = np.frombuffer(array.buffers()[1], np.uint8, 16 * len(array), 16 * array.offset)
+    cut = whole.reshape(-1, 16)[:, :size][:, ::-1]
+    return pa.array([row.tobytes() for row in cut], pa.binary(), mask=_nulls(array))
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
