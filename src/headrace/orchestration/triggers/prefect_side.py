@@ -11,6 +11,7 @@ from uuid import UUID
 
 from headrace.ledger.firing_records import FiringRequest, TriggerRecord
 from headrace.ledger.records import ACTIVE, RunRequest
+from headrace.orchestration.triggers.serve import MANUAL
 from headrace.orchestration.triggers.start import DEPLOYMENT
 from headrace.orchestration.triggers.watchers import Served, Surroundings
 from headrace.triggers.model import Cron, Interval, Trigger
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from headrace.orchestration.triggers.starter import ProcessStarter
 
 log = logging.getLogger("headrace.serve")
-
-MANUAL: Final = "prefect-page"
-"""The trigger of runs that somebody started on Prefect's page."""
 
 # Prefect's page shows so many coming runs of a schedule.
 _SHOWN_RUNS: Final = 3

@@ -23,6 +23,9 @@ from headrace.orchestration.triggers.watchers import (
 
 log = logging.getLogger("headrace.serve")
 
+MANUAL: Final = "prefect-page"
+"""The trigger of runs that somebody started on Prefect's page."""
+
 POLL_S: Final = 1.0
 _REAP_S: Final = 5.0
 _CODE_S: Final = 30.0
@@ -176,8 +179,11 @@ class Serving:
                 at_work[run.pipeline] += 1
 
     def _is_ours(self, run: RunRecord) -> bool:
-        """Whether this process made the run, or nobody has started it for a while."""
+        """Whether this process made the run, or a person did, or nobody has started it for long."""
         now = self.around.clock()
+        by_hand = (run.trigger_key or "").partition(":")
+        if by_hand[0] == MANUAL or by_hand[2].startswith("manual:"):
+            return True
         since = self._waiting_since.setdefault(run.id, now)
         return run.id in self._made_here or now - since >= _OTHERS_S
 
