@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 import socket
 import tempfile
@@ -56,7 +57,7 @@ def cluster_settings(
         "spark.network.timeout": "120s",
         "spark.sql.shuffle.partitions": str(max(2, 2 * profile.cores)),
     }
-    return settings | _scaling(profile) | _kind(profile, place_of("spark", address))
+    return settings | _scaling(profile) | _kind(profile, address)
 
 
 def _scaling(profile: SparkProfile) -> dict[str, str]:
@@ -74,8 +75,12 @@ def _scaling(profile: SparkProfile) -> dict[str, str]:
     }
 
 
-def _kind(profile: SparkProfile, place: str | None) -> dict[str, str]:
+def _kind(profile: SparkProfile, address: str) -> dict[str, str]:
+    place = place_of("spark", address)
     settings: dict[str, str] = {}
+    played = re.fullmatch(r"local-cluster\[\d+,\s*(\d+),\s*(\d+)\]", address)
+    if played:
+        settings |= {"spark.executor.cores": played[1], "spark.executor.memory": f"{played[2]}m"}
     if place == "kubernetes":
         if profile.image:
             settings["spark.kubernetes.container.image"] = profile.image
