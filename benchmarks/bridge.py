@@ -1,11 +1,13 @@
 """The bridge beside its peers: each case with its peer in the same run, rows checked equal.
 
-    python benchmarks/bridge.py [--rows 8000000] [--only full,plan,...] [--no-spark]
+    python benchmarks/bridge.py [--rows 8000000] [--only full,filter,plan,spark,write]
+        [--raydp PYTHON]
 
 Prints one line for each case: seconds of headrace, seconds of the peer, the ratio, the goal. The
 last line says which goals were missed; a miss ends with exit code 1. Everything runs warm: each
 side once before it is timed. Ray's own time for an empty dataset is printed first, since it is in
-every figure.
+every figure. Rows are checked by number and by the sum of their ids. `--raydp` names a Python with
+RayDP, which needs an older Spark than Delta 4.4 and so an environment of its own.
 """
 
 from __future__ import annotations
@@ -14,17 +16,21 @@ import argparse
 import json
 import os
 import resource
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import psutil
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 FILES = 10
@@ -96,14 +102,46 @@ def timed(work: Callable[[], Any], *, warm: bool = True) -> tuple[float, Any]:
     return time.perf_counter() - started, value
 
 
-def count_batches(dataset: Any) -> int:
-    """Run a map over a dataset that counts rows, and add the counts up."""
+def count_batches(dataset: Any) -> tuple[int, int]:
+    """Run a map over a dataset that counts rows and adds up their ids."""
 
     def count(batch: pa.Table) -> pa.Table:
-        return pa.table({"rows": [batch.num_rows]})
+        ids = pc.sum(batch["id"]).as_py() if "id" in batch.column_names else 0
+        return pa.table({"rows": [batch.num_rows], "ids": [ids or 0]})
 
     counted = dataset.map_batches(count, batch_format="pyarrow", batch_size=None).materialize()
-    return sum(row["rows"] for row in counted.take_all())
+    found = counted.take_all()
+    return sum(row["rows"] for row in found), sum(row["ids"] for row in found)
+
+
+def first(rows: int) -> tuple[int, int]:
+    """What `count_batches` gives for the ids from 0 up to a number of rows."""
+    return rows, rows * (rows - 1) // 2
+
+
+class DriverMemory:
+    """Peak resident memory of this process over what it has at the start, in MiB."""
+
+    def __enter__(self) -> Self:
+        self._process = psutil.Process()
+        self._start = self._peak = self._process.memory_info().rss
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.02):
+            self._peak = max(self._peak, self._process.memory_info().rss)
+
+    @property
+    def grown_mib(self) -> float:
+        """The growth."""
+        return (self._peak - self._start) / 2**20
 
 
 def drain(dataset: Any) -> int:
@@ -131,9 +169,9 @@ def full_read(folder: Path, rows: int) -> list[Result]:
         limit, found = timed(lambda: decode_all(pool, table))
         assert found == rows
     ours, found = timed(lambda: count_batches(from_delta(table)))
-    assert found == rows
+    assert found == first(rows)
     peer, found = timed(lambda: count_batches(ray.data.read_delta(table)))
-    assert found == rows
+    assert found == first(rows)
     ours_batches, found = timed(lambda: drain(from_delta(table)))
     assert found == rows
     peer_batches, found = timed(lambda: drain(ray.data.read_delta(table)))
@@ -150,12 +188,16 @@ def selective(folder: Path, rows: int) -> list[Result]:
     from ray.data.expressions import col
 
     from headrace import from_delta
+    from headrace.bridge.read import apply_filter, plain_request
+    from headrace.delta.snapshot import load_snapshot
 
     each = max(rows // 40 // SMALL_FILES, 10)
     table = folder / "many"
     write_by_hand(table, [rows_of(number * each, each) for number in range(SMALL_FILES)])
     low = each * 1_234
     wanted = (col("id") >= low) & (col("id") < low + 2 * each)
+    request, _ = apply_filter(plain_request(load_snapshot(str(table))), wanted)
+    assert request.files.num_rows == 2, "only the matching files are opened"
     ours, found = timed(lambda: from_delta(table, filter=wanted).materialize().count())
     assert found == 2 * each
     peer, found = timed(
@@ -195,11 +237,13 @@ def with_spark(folder: Path, rows: int) -> list[Result]:
         open_spark(profile, app_name="bridge") as spark,
         use_context(TaskContext(lake=str(folder / "lake"))),
     ):
-        frame = spark.read.format("delta").load(full).where(f"id < {part}")
+        table = spark.read.format("delta").load(full)
+        frame = table.where(f"id < {part}")
         ours, found = timed(lambda: count_batches(from_spark(frame)))
-        assert found == part
+        assert found == first(part)
         peer, found = timed(lambda: count_batches(ray.data.from_pandas(frame.toPandas())))
-        assert found == part
+        assert found == first(part)
+        hand_over_memory(table, part)
         vectors, plain = f"{folder}/vectors", f"{folder}/plain"
         for target, feature in ((vectors, "true"), (plain, "false")):
             spark.sql(
@@ -207,14 +251,50 @@ def with_spark(folder: Path, rows: int) -> list[Result]:
                 f"tblproperties ('delta.enableDeletionVectors' = '{feature}')"
             )
         spark.sql(f"delete from delta.`{vectors}` where id % 20 = 7")  # noqa: S608
+    gone = range(7, rows, 20)
     masked, found = timed(lambda: count_batches(from_delta(vectors)))
-    assert found == rows - len(range(7, rows, 20))
+    assert found == (rows - len(gone), first(rows)[1] - sum(gone))
     bare, found = timed(lambda: count_batches(from_delta(plain)))
-    assert found == rows
+    assert found == first(rows)
     return [
         Result(f"hand-over of {part:,} rows", ours, peer, "toPandas and from_pandas", 1 / 3),
         Result("deletion vectors on 5 % of rows", masked, bare, "the same table without", 1.2),
     ]
+
+
+def hand_over_memory(table: Any, part: int) -> None:
+    """Print how far the driver's memory grows in a hand-over, and in one four times as large."""
+    import ray
+
+    from headrace import from_spark
+
+    for rows in (part, 4 * part):
+        frame = table.where(f"id < {rows}")
+        with DriverMemory() as ours:
+            assert count_batches(from_spark(frame)) == first(rows)
+        with DriverMemory() as peer:
+            assert count_batches(ray.data.from_pandas(frame.toPandas())) == first(rows)
+        print(
+            f"driver memory, {rows:,} rows handed over: from_spark +{ours.grown_mib:,.0f} MiB, "
+            f"toPandas and from_pandas +{peer.grown_mib:,.0f} MiB"
+        )
+
+
+def with_raydp(folder: Path, rows: int, python: str | None) -> None:
+    """Print what RayDP needs for the same hand-over, in its own environment."""
+    if python is None:
+        print("RayDP: left out; it needs Spark 3.5 and an environment of its own (--raydp PYTHON)")
+        return
+    script = Path(__file__).parent / "peers" / "raydp_hand_over.py"
+    done = subprocess.run(
+        [python, script, folder / "full", str(max(rows // 8, 1000))],
+        env={name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    last = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()[-1:]
+    print(f"RayDP: {' '.join(last)}")
 
 
 def write_back(folder: Path, rows: int) -> list[Result]:
@@ -303,6 +383,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--only", default="full,filter,plan,spark,write")
+    parser.add_argument("--raydp", metavar="PYTHON")
     arguments = parser.parse_args()
     rows = arguments.rows // FILES * FILES
     only = arguments.only.split(",")
@@ -330,6 +411,8 @@ def main() -> int:
                 for result in work():
                     results.append(result)
                     print(result, flush=True)
+        if "spark" in only:
+            with_raydp(folder, rows, arguments.raydp)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"peak memory of the driver: {peak:,.0f} MiB")
     missed = [f"{result.name} ({result.peer_name})" for result in results if not result.is_met]
