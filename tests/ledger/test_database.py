@@ -212,7 +212,7 @@ def test_a_folder_that_cannot_be_written_says_so():
         open_ledger("sqlite:////proc/headrace/ledger.db")
 
 
-def test_a_full_disk_is_named_after_the_wait(sqlite_url, monkeypatch):
+def test_a_full_disk_is_named_at_once_and_after_the_wait(sqlite_url, caplog):
     with open_ledger(sqlite_url, retry_s=0.2) as ledger:
         ledger.create_run(REQUEST)
         with ledger.database.engine.connect() as connection:
@@ -225,6 +225,7 @@ def test_a_full_disk_is_named_after_the_wait(sqlite_url, monkeypatch):
         big = REQUEST.model_copy(update={"parameters": {"x": "y" * 100_000}})
         with pytest.raises(LedgerUnavailableError, match="full"):
             ledger.create_run(big)
+        assert caplog.text.count("no space left") == 1
         assert len(ledger.list_runs()) == 1
 
 

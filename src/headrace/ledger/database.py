@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import sqlite3
 import threading
@@ -18,6 +19,8 @@ from sqlalchemy.pool import QueuePool
 from headrace.exceptions import LedgerAddressError, LedgerUnavailableError
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 RETRY_S = 60.0
 """How long an operation keeps trying while the ledger is locked or gone."""
@@ -94,6 +97,7 @@ class Database:
         patience = self.retry_s if patience_s is None else patience_s
         start = time.monotonic()
         pause = _FIRST_PAUSE_S
+        told = False
         while True:
             try:
                 return attempt()
@@ -105,6 +109,9 @@ class Database:
                     raise LedgerUnavailableError(
                         address=self.address, waited_s=round(waited, 1), cause=_first_line(error)
                     ) from error
+                if not told and _is_full(error):
+                    logger.warning("The ledger waits: no space left for %s.", self.address)
+                    told = True
             # Jitter keeps fifty processes from knocking at the same moments.
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
             pause = min(pause * 2, _LONGEST_PAUSE_S)
@@ -173,6 +180,12 @@ def may_pass(error: exc.SQLAlchemyError) -> bool:
         return any(word in text for word in _PASSING_SQLITE)
     # psycopg has no SQLSTATE when there was no server to give one.
     return isinstance(error, (exc.OperationalError, exc.InterfaceError))
+
+
+def _is_full(error: exc.SQLAlchemyError) -> bool:
+    """Whether only somebody who frees space can help."""
+    cause = getattr(error, "orig", None)
+    return getattr(cause, "sqlstate", None) == "53100" or "disk is full" in str(cause).lower()
 
 
 def _first_line(error: Exception) -> str:
