@@ -9,7 +9,7 @@ import pytest
 
 from tests.stack.conftest import wait_until
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.long]
 
 DOWN_S = 8
 # Service, the task that runs then, and words one of which a failed run has to say.
@@ -22,13 +22,9 @@ FAILURES = {
     "spark-worker": ("make_numbers", ("Spark", "executor")),
     "ray-head": ("sum_numbers", ("Ray",)),
 }
-SHORT = ("postgres", "ray-worker")
 
 
-@pytest.mark.parametrize(
-    "service",
-    [pytest.param(name, marks=[] if name in SHORT else pytest.mark.long) for name in FAILURES],
-)
+@pytest.mark.parametrize("service", list(FAILURES))
 def test_a_run_outlives_a_service_that_goes_and_comes_back_or_is_repaired(stack, service):
     task, words = FAILURES[service]
     pauses = ["--param", "rows=41", "--param", "spark_pause_s=5", "--param", "ray_pause_s=5"]

@@ -29,6 +29,7 @@ def many_nodes():
 
 
 @pytest.mark.stack
+@pytest.mark.long
 def test_the_reference_flow_runs_on_many_small_nodes_and_spark_workers(
     many_nodes, flight_csv, tmp_path
 ):

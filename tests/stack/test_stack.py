@@ -47,6 +47,7 @@ def test_a_hand_over_between_clusters_streams_the_logs_of_both(stack):
     )
 
 
+@pytest.mark.long
 def test_the_reference_flow_runs_from_this_machine(stack, flight_csv):
     flow = ["flows.train_delays.train_delays", "--env", "compose"]
     given = ["--param", f"source={flight_csv}", "--param", "rounds=20"]
@@ -62,11 +63,12 @@ def test_the_reference_flow_runs_from_this_machine(stack, flight_csv):
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
 
 
+@pytest.mark.long
 def test_the_reference_flow_runs_from_a_deployment(stack):
     """In the stack's worker, with Spark's driver there and its workers on the standalone cluster."""
     code = (
         "from prefect.deployments import run_deployment\n"
-        "run = run_deployment('train_delays/train_delays', parameters={'rounds': 20}, timeout=1500)\n"
+        "run = run_deployment('train_delays/headrace', parameters={'rounds': 20}, timeout=1500)\n"
         "print('state:', run.state.type.value)\n"
     )
     done = subprocess.run(
@@ -80,6 +82,7 @@ def test_the_reference_flow_runs_from_a_deployment(stack):
     assert "state: COMPLETED" in done.stdout, done.stdout + done.stderr[-3000:]
 
 
+@pytest.mark.long
 def test_a_cancel_ends_the_job_on_the_ray_cluster(stack):
     running = stack.start("run", "flows.stack_flows.long_ray")
     try:
@@ -91,6 +94,7 @@ def test_a_cancel_ends_the_job_on_the_ray_cluster(stack):
     assert stack.run()["state"] == "cancelled"
 
 
+@pytest.mark.long
 def test_a_cancel_ends_the_work_on_the_spark_cluster(stack):
     running = stack.start("run", "flows.stack_flows.long_spark")
     try:
