@@ -206,6 +206,7 @@ class RunSession:
 
     def record_unstarted(self) -> None:
         """Record submitted tasks that Prefect did not even start."""
+        stopped = self.stop_state in ("cancelled", "timed_out")
         for task, future in tuple(self.submitted):
             if future.task_run_id in self.nodes or not future.state.is_pending():
                 continue
@@ -214,10 +215,11 @@ class RunSession:
                 AttemptRequest(
                     task=task.name, engine=task.settings.kind, run_if=task.settings.run_if
                 ),
-                "cancelled" if self.stop_reason else "upstream_failed",
+                "cancelled" if stopped else "upstream_failed",
                 seq=self.repair.seq,
                 token=self.token,
-                reason=self.stop_reason or future.state.message or "a task before it failed",
+                reason=(self.stop_reason if stopped else future.state.message)
+                or "a task before it failed",
             )
 
 
