@@ -127,6 +127,7 @@ def open_shared(
     storage: Storage | None = None,
     env: Mapping[str, str] | None = None,
     timeout_s: float = 300,
+    cancel: threading.Event | None = None,
 ) -> Iterator[SharedEngine]:
     """Start an engine that several tasks use one after another or at once, and end it.
 
@@ -139,6 +140,7 @@ def open_shared(
         storage: Credentials of the lake.
         env: Further environment variables; the profile's own are added.
         timeout_s: How long the start may take.
+        cancel: Ends the wait for the start.
 
     Raises:
         EngineStartError: It did not start in time.
@@ -162,7 +164,7 @@ def open_shared(
         engine_environment = ray_environment(new_process=True) if profile.engine == "ray" else {}
         wanted = {**engine_environment, **profile.resolve_env(root), **(env or {})}
         tree.start("headrace.engines._host", wanted)
-        engine = SharedEngine(tree, profile, _await_address(tree, spec, timeout_s))
+        engine = SharedEngine(tree, profile, _await_address(tree, spec, timeout_s, cancel))
         try:
             yield engine
         finally:
@@ -172,7 +174,9 @@ def open_shared(
         shutil.rmtree(spec.scratch, ignore_errors=True)
 
 
-def _await_address(tree: Supervised, spec: SharedSpec, timeout_s: float) -> str:
+def _await_address(
+    tree: Supervised, spec: SharedSpec, timeout_s: float, cancel: threading.Event | None
+) -> str:
     began = time.monotonic()
     reason = f"it was not ready within {timeout_s:g} s"
     while time.monotonic() - began < timeout_s:
@@ -187,6 +191,9 @@ def _await_address(tree: Supervised, spec: SharedSpec, timeout_s: float) -> str:
             reason = f"{told['error_type']}: {told['error_message']}"
         if ended or told:
             reason = reason if told else "its process ended"
+            break
+        if cancel and cancel.is_set():
+            reason = "the run ended before it was ready"
             break
     engine = "Ray" if spec.profile.engine == "ray" else "Spark Connect"
     raise EngineStartError(engine=engine, reason=reason, tail=log_end(spec.folder / LOG_FILE))

@@ -15,7 +15,14 @@ from pydantic_core import to_jsonable_python
 from headrace.exceptions import HeadraceError, RunFailedError
 from headrace.ledger.conditions import run_state
 from headrace.ledger.heartbeat import keep_lease
-from headrace.ledger.records import RepairRecord, RepairRequest, RunRecord, RunRequest, State
+from headrace.ledger.records import (
+    RepairRecord,
+    RepairRequest,
+    RunRecord,
+    RunRequest,
+    State,
+    split_name,
+)
 from headrace.ledger.repair import RepairPlan
 from headrace.ledger.store import Ledger
 from headrace.orchestration.cancel_watch import limit_time, watch_cancel
@@ -27,6 +34,8 @@ from headrace.orchestration.prefect_watch import show_cancelled, watch_prefect
 from headrace.orchestration.project import Project, load_project
 from headrace.orchestration.session import RunSession, activate, active_session, deactivate
 from headrace.orchestration.shared_engines import SharedEngines
+from headrace.orchestration.tasks import named_tasks
+from headrace.orchestration.usage_table import run_metrics
 from headrace.tracking.records import RunLog, flat_params
 from headrace.tracking.tracker import now_ms
 
@@ -34,6 +43,7 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
     from headrace.orchestration.pipeline import Pipeline
+    from headrace.profiles.models import PythonProfile, RayProfile, SparkProfile
 
 log = logging.getLogger("headrace.run")
 
@@ -185,7 +195,9 @@ def _make_session(
         tracker=project.tracker(),
         experiment=project.environment.mlflow.experiment or flow.name,
         mlflow_run_id=None,
-        engines=stack.enter_context(SharedEngines(project)),
+        engines=stack.enter_context(
+            SharedEngines(project, project.state / "runs" / run.id / "shared")
+        ),
     )
     stack.enter_context(session.leases)
     session.leases.enter_context(
@@ -197,10 +209,26 @@ def _make_session(
         )
     )
     session.leases.enter_context(watch_cancel(ledger, run.id, session.stop, session.kill))
+    session.engines.prepare(_profiles_ahead(project, flow, plan))
     session.mlflow_run_id = _start_tracking(session)
     if session.mlflow_run_id:
         ledger.annotate_run(run.id, mlflow_run_id=session.mlflow_run_id)
     return session
+
+
+def _profiles_ahead(
+    project: Project, flow: Pipeline[Any, Any], plan: RepairPlan | None
+) -> list[SparkProfile | RayProfile | PythonProfile]:
+    """Profiles of the tasks that the pipeline's code names and that this pass may run."""
+    again = None if plan is None else {split_name(d.name)[0] for d in plan.decisions if d.again}
+    try:
+        return [
+            project.profile_of(task.name, task.settings.kind, task.settings.profile)
+            for task in named_tasks(flow.function)
+            if again is None or task.name in again
+        ]
+    except HeadraceError:
+        return []  # told when the task runs, if it does
 
 
 def _start_tracking(session: RunSession) -> str | None:
@@ -253,6 +281,7 @@ def _finish(session: RunSession, error: BaseException | None) -> tuple[State, st
         session.tracker.send(
             RunLog(
                 mlflow_run_id=session.mlflow_run_id,
+                metrics=_metrics(session),
                 tags={"headrace.state": state, "headrace.error": problem[:2000]},
                 status=MLFLOW_STATUS.get(state, "FAILED"),
                 time_ms=now_ms(),
@@ -260,6 +289,14 @@ def _finish(session: RunSession, error: BaseException | None) -> tuple[State, st
         )
     session.tracker.resend()
     return state, problem
+
+
+def _metrics(session: RunSession) -> dict[str, float]:
+    try:
+        return run_metrics(session.ledger, session.run.id)
+    except HeadraceError as error:
+        log.warning("the totals of run %s could not be read: %s", session.run.id, error)
+        return {}
 
 
 def _remove_staging(session: RunSession) -> None:

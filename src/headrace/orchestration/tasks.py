@@ -309,3 +309,11 @@ def _timeout(options: dict[str, Any]) -> dict[str, Any]:
     """Take the time limit out of the options: the child is ended by us, not by Prefect's signal."""
     given = [options.pop(name) for name in ("timeout_s", "timeout_seconds") if name in options]
     return {"timeout_s": float(given[0]) if given[0] is not None else None} if given else {}
+
+
+def named_tasks(function: Callable[..., Any]) -> list[EngineTask[Any, Any]]:
+    """Engine tasks that a function's code names, as globals of its module."""
+    code = inspect.unwrap(function).__code__
+    known = inspect.unwrap(function).__globals__
+    found = (known.get(name) for name in code.co_names)
+    return [value for value in found if isinstance(value, EngineTask)]
