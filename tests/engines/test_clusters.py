@@ -16,7 +16,7 @@ from headrace.engines.job_api import JobApi
 from headrace.engines.job_folder import JobFolder
 from headrace.engines.job_process import own_storage
 from headrace.engines.log_store import log_store_conf
-from headrace.engines.ray_job import _check_lake, _portable, job_id
+from headrace.engines.ray_job import _check_lake, _env, _portable, job_id
 from headrace.engines.spark_cluster import cluster_settings
 from headrace.engines.spec import AttemptSpec, FunctionRef
 from headrace.engines.versions import compare_versions
@@ -150,6 +150,16 @@ def test_what_travels_to_a_cluster_holds_no_secret_and_no_path_of_this_machine(t
     told = json.dumps(_portable(spec_of(tmp_path)))
     assert "hunter2" not in told
     assert json.loads(told)["function"]["file"] == "tasks/t.py"
+
+
+def test_what_everybody_sees_of_a_job_holds_no_secret(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hunter2@mlflow:5000")
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "hunter2")
+    monkeypatch.setenv("MLFLOW_RUN_ID", "run")
+    env = _env(spec_of(tmp_path))
+    assert env["MLFLOW_RUN_ID"] == "run"
+    assert json.loads(env["HEADRACE_JOB"])["job"] == "headrace-r1-train-model.1"
+    assert "hunter2" not in str(env)
 
 
 def test_a_folder_as_lake_is_refused_for_a_cluster_elsewhere(tmp_path):

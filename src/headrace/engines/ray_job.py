@@ -21,6 +21,7 @@ from headrace.engines.job_folder import JobFolder, attached_files
 from headrace.engines.spec import AttemptSpec
 from headrace.engines.versions import RAY_PACKAGES, compare_versions, own_versions
 from headrace.exceptions import EngineStartError, JobStorageError, TaskCrashedError
+from headrace.profiles.secrets import has_password
 from headrace.profiles.storage import SECRET_FIELDS
 
 _log = logging.getLogger("headrace.engines")
@@ -118,7 +119,11 @@ def _portable(spec: AttemptSpec) -> dict[str, Any]:
 
 def _env(spec: AttemptSpec) -> dict[str, str]:
     """What the job is told from outside: everybody who sees the cluster's jobs can read it."""
-    passed = {name: value for name, value in os.environ.items() if name in _mlflow_names()}
+    passed = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _mlflow_names() and not has_password(value)
+    }
     storage = spec.storage.model_dump(mode="json", exclude={*SECRET_FIELDS, "refresh_command"})
     job = {"lake": spec.lake, "job": job_id(spec), "storage": storage}
     return {**passed, JOB_VARIABLE: json.dumps(job), "PYTHONUNBUFFERED": "1"}
