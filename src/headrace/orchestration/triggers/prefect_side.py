@@ -31,6 +31,7 @@ log = logging.getLogger("headrace.serve")
 _SHOWN_RUNS: Final = 3
 # Prefect puts down the runs of a whole hour, which are hundreds of shorter ones.
 _SHORTEST_S: Final = 60
+_RETRY_PRESSED: Final = "Retry from the UI"
 _OWN_KEY: Final = "headrace-"
 _LEFT_OVER: Final = timedelta(minutes=5)
 
@@ -100,6 +101,9 @@ class PrefectSide:
             elif flow_run.auto_scheduled:
                 self._drop_left_over(client, name, flow_run)
             elif state.name == "AwaitingRetry":
+                # A flow's own `retries=` waits in this state too, inside its process.
+                if state.message != _RETRY_PRESSED:
+                    continue
                 entrypoint = self.served[name].entrypoint
                 key = f"retry-{flow_run.id}-{flow_run.run_count}"
                 self.starter.spawn(key, ["--flow-run", str(flow_run.id), entrypoint], pipeline=name)

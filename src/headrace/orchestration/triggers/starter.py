@@ -51,10 +51,9 @@ class ProcessStarter:
     def start(self, run: RunRecord) -> bool:
         """Start a run, unless it is being started or was tried a moment ago."""
         self._tend()
-        if run.id in self._processes or time.monotonic() < self._not_before.get(run.id, 0.0):
-            return False
+        known = run.id in self._processes
         self.spawn(run.id, [run.id], pipeline=run.pipeline)
-        return True
+        return not known and run.id in self._processes
 
     def starting(self, waiting: list[RunRecord]) -> Counter[str]:
         """How many runs of each pipeline are being started and still wait in the ledger."""
@@ -63,7 +62,7 @@ class ProcessStarter:
 
     def spawn(self, name: str, arguments: list[str], *, pipeline: str) -> None:
         """Start the process of a run; what it prints goes to a file."""
-        if name in self._processes:
+        if name in self._processes or time.monotonic() < self._not_before.get(name, 0.0):
             return
         path = log_path(self.project, name)
         path.parent.mkdir(parents=True, exist_ok=True)
