@@ -44,7 +44,7 @@ def test_a_run_outlives_a_service_that_goes_and_comes_back_or_is_repaired(stack,
     run = stack.run()
     assert run["state"] == "success"
     shown = json.loads(stack.headrace("tables", "show", "doubled", "--json"))
-    assert shown["row_count"] == 41
+    assert shown["rows"] == 41
 
 
 def is_running(stack, task: str) -> bool:
