@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tomllib
 from importlib import metadata
@@ -24,7 +25,7 @@ def test_a_new_project_has_all_that_make_needs(headrace, tmp_path):
     assert find_project(root / "tasks") == root
     assert load_environment(root=root).profiles
     texts = [path.read_text() for path in root.rglob("*") if path.is_file()]
-    assert not any("{{" in text and "}}" in text for text in texts)
+    assert not any(re.search(r"{{\w+}}", text) for text in texts)
 
 
 def test_its_pyproject_asks_for_the_headrace_that_made_it(headrace, tmp_path):
