@@ -8,7 +8,7 @@ import json
 import threading
 import traceback
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -46,6 +46,7 @@ from headrace.orchestration.replay import (
 from headrace.orchestration.session import RunSession
 from headrace.orchestration.tasks import EngineTask
 from headrace.orchestration.tracked import finish_task_run, start_task_run
+from headrace.orchestration.usage_table import measured, reserved
 
 if TYPE_CHECKING:
     from headrace.profiles.models import PythonProfile, RayProfile, SparkProfile
@@ -122,6 +123,7 @@ def perform(
             record.id,
             record.token or "",
             log_path=str(attempt.log_path),
+            usage=reserved(profile),
             **({"mlflow_run_id": attempt.mlflow_run_id} if attempt.mlflow_run_id else {}),
         )
         tell_task(attempt.event("running"))
@@ -238,7 +240,7 @@ def _record_success(attempt: _Attempt, result: AttemptResult) -> Any:
             result=tag_tables(result.value),
             inputs=tuple(result.reads),
             outputs=tuple(result.writes),
-            usage=asdict(result.usage),
+            usage=measured(result.usage, attempt.profile),
         ),
     )
     rows = [write.ref.row_count for write in result.writes if write.ref.row_count is not None]
@@ -281,7 +283,7 @@ def _record_failure(attempt: _Attempt, error: BaseException) -> None:
                 inputs=tuple(known.reads) if known else (),
                 outputs=tuple(known.writes) if known else (),
                 error=_error_info(error),
-                usage=asdict(usage) if usage else None,
+                usage=measured(usage, attempt.profile) if usage else None,
             ),
         )
     except LeaseLostError:
