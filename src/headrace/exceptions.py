@@ -14,12 +14,13 @@ HeadraceError
 │   ├── LedgerAddressError, LedgerTooNewError, RunNotFoundError, RunBusyError
 │   ├── RepairConflictError, NothingToRepairError, TriggerTakenError
 │   ├── TriggerDefinitionError, TriggerNotFoundError
+│   ├── MlRequestError, NestedLayersError, DataTooLargeError
 │   └── (feature modules add theirs below these)
 ├── EngineError               infrastructure; a retry may help
 │   ├── JavaNotFoundError, JarsUnavailableError, PortInUseError, ServerStartError
 │   ├── ConcurrentWriteError, CommitUnclearError
 │   ├── EngineNotInstalledError, EngineStartError
-│   ├── CpusBusyError
+│   ├── CpusBusyError, WorkersLostError
 │   ├── LedgerUnavailableError, LeaseLostError, SlotsFullError
 │   ├── StorageRefreshError, StorageAccessError, RunTrackingError
 │   └── TaskCrashedError      ├── MemoryLimitError, TaskTimeoutError, TaskCancelledError
@@ -1245,4 +1246,66 @@ class NothingToRepairError(UserError):
             f"Run {self.run_id} is green: there is nothing to repair.",
             f"Succeeded: {', '.join(self.tasks) or 'no task was needed'}.",
             f"headrace repair {self.run_id} --task NAME --with-dependents  (to run some again)",
+        )
+
+
+# --- machine learning ----------------------------------------------------------------------------
+
+
+class MlRequestError(UserError):
+    """A part of `headrace.ml` is asked for something that does not exist or go together."""
+
+    problem: str
+    found: str
+    fix: str
+
+    def describe(self) -> str:
+        return lines(self.problem, self.found, self.fix)
+
+
+class NestedLayersError(UserError):
+    """Something that distributes its work was started inside something that does so already."""
+
+    wanted: str
+    inside: tuple[str, ...]
+
+    def describe(self) -> str:
+        return lines(
+            f"{self.wanted} was started inside a {' inside a '.join(reversed(self.inside))}.",
+            "Exactly one layer distributes: workers that start workers wait for each other's "
+            "cores, or use more than there are.",
+            "call it on the driver, in the task's own function; or make the inner one plain: "
+            "n_jobs=1, one process, no session",
+        )
+
+
+class DataTooLargeError(UserError):
+    """Data is larger than what is copied to each worker."""
+
+    what: str
+    size_mib: int
+    limit_mib: int
+
+    def describe(self) -> str:
+        return lines(
+            f"{self.what} has {self.size_mib} MiB; at most {self.limit_mib} MiB are copied to each "
+            "worker.",
+            "Every worker would hold a copy of its own.",
+            "write it with headrace.write_arrow, and read what is needed in the function: "
+            "read_arrow(table, columns=[...])",
+        )
+
+
+class WorkersLostError(EngineError):
+    """Workers were lost again and again, so that no work was done."""
+
+    what: str
+    lost: int
+    reason: str
+
+    def describe(self) -> str:
+        return lines(
+            f"{self.what} lost {self.lost} workers in a row: {self.reason}.",
+            "Work was handed out again, but no worker finished any.",
+            "see the log of the task; more memory in its profile, where the system killed them",
         )
