@@ -227,6 +227,36 @@ def test_every_trial_is_a_run_below_the_study_and_none_is_left_open(tmp_path, mo
         mlflow.set_tracking_uri(before)
 
 
+def test_mlflow_keeps_a_study_that_goes_on_after_an_interrupt(tmp_path, monkeypatch):
+    import mlflow
+
+    monkeypatch.chdir(tmp_path)
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
+
+    def interrupt(study, trial):
+        if trial.number == 1:
+            raise KeyboardInterrupt
+
+    options = {
+        "n_trials": 4,
+        "parallelism": 1,
+        "name": "s",
+        "storage": "mlflow",
+        "backend": "local",
+    }
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            ml.tune(bowl, SPACE, callbacks=[interrupt], **options)
+        found = ml.tune(bowl, SPACE, resume=True, **options)
+        assert found.counts()["complete"] == 4
+        run = mlflow.MlflowClient().get_run(found.mlflow_run_id)
+        assert run.info.status == "FINISHED"
+        assert len(mlflow.search_runs([run.info.experiment_id])) == 5
+    finally:
+        mlflow.set_tracking_uri(before)
+
+
 @pytest.mark.spark
 def test_a_study_inside_a_spark_function_is_refused(spark):
     def inner(batches):

@@ -86,8 +86,6 @@ def _storage(given: Any) -> Any:
 
 
 def _check_name(name: str | None, storage: Any, *, resume: bool) -> None:
-    import optuna
-
     if resume and (name is None or storage is None):
         raise MlRequestError(
             problem="resume=True needs the study's name and its storage.",
@@ -96,19 +94,29 @@ def _check_name(name: str | None, storage: Any, *, resume: bool) -> None:
         )
     if name is None or storage is None:
         return
-    known = optuna.get_all_study_names(storage)
-    if resume and name not in known:
+    known = _has_study(storage, name)
+    if resume and not known:
         raise MlRequestError(
             problem=f"There is no study {name!r} to resume.",
-            found=f"The storage has: {', '.join(known[:20]) or 'none'}.",
+            found="The storage has none of that name.",
             fix="resume=False starts it",
         )
-    if not resume and name in known:
+    if not resume and known:
         raise MlRequestError(
             problem=f"There is a study {name!r} already.",
             found="A new study does not mix its trials with those of another one.",
             fix="resume=True goes on with it; or choose another name",
         )
+
+
+def _has_study(storage: Any, name: str) -> bool:
+    import optuna
+
+    # MLflow's storage can't list its studies once one of them has a trial.
+    find = getattr(storage, "get_study_id_by_name_if_exists", None)
+    if find is not None:
+        return find(name) is not None
+    return name in optuna.get_all_study_names(storage)
 
 
 def _end_left(study: Any) -> None:
@@ -118,6 +126,14 @@ def _end_left(study: Any) -> None:
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         study._storage.set_trial_user_attr(trial._trial_id, "headrace.stopped", "crash")  # noqa: SLF001
         study.tell(trial.number, state=TrialState.FAIL)
+
+
+def end_study_run(study: Any, *, ended_well: bool) -> None:
+    """End the MLflow run of a study that MLflow's storage keeps; it leaves it open by itself."""
+    import mlflow
+
+    study._storage.flush_all_batches()  # noqa: SLF001
+    mlflow.MlflowClient().set_terminated(study.run_id, "FINISHED" if ended_well else "KILLED")
 
 
 def best_of(study: Any) -> FrozenTrial | None:

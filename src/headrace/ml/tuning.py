@@ -16,7 +16,7 @@ from headrace.ml.layers import refuse_nested
 from headrace.ml.parallelism import advise_parallelism
 from headrace.ml.slots import LocalSlots, RaySlots, Slots, SparkSlots
 from headrace.ml.spaces import Space, read_space
-from headrace.ml.studies import best_of, open_study
+from headrace.ml.studies import best_of, end_study_run, open_study
 from headrace.ml.threads import threads_per_worker
 from headrace.ml.trial_runs import TrialRuns
 from headrace.ml.tune_result import TuneResult
@@ -152,6 +152,8 @@ def tune(  # noqa: PLR0913 - all but two have a default, and a study has that ma
         best = best_of(study)
         if runs is not None:
             runs.close(best, ended_well=ended_well)
+        elif storage == "mlflow":
+            end_study_run(study, ended_well=ended_well)
     if best is None and stopped_by == "failures":
         _raise_first(driver)
     run_id = study.run_id if storage == "mlflow" else runs.run_id if runs else None
