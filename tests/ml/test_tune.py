@@ -7,6 +7,7 @@ import signal
 import time
 
 import optuna
+import psutil
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
@@ -86,8 +87,9 @@ def test_a_lost_worker_is_told_and_its_trial_tried_again(backend, tmp_path):
     assert found.counts() == {"complete": 4, "pruned": 0, "fail": 1}
 
 
-def test_the_deadline_stops_trials_that_hang_and_gives_a_clear_answer(backend):
+def test_the_deadline_stops_trials_that_hang_and_gives_a_clear_answer(backend, tmp_path):
     def hangs(trial):
+        (tmp_path / str(os.getpid())).touch()
         while True:
             time.sleep(0.2)
 
@@ -96,6 +98,11 @@ def test_the_deadline_stops_trials_that_hang_and_gives_a_clear_answer(backend):
     assert found.stopped_by == "deadline"
     assert "No trial finished" in str(found)
     assert not [trial for trial in found.study.trials if not trial.state.is_finished()]
+    workers = [int(path.name) for path in tmp_path.iterdir()]
+    until = time.monotonic() + 60
+    while any(psutil.pid_exists(pid) for pid in workers) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not [pid for pid in workers if psutil.pid_exists(pid)]
 
 
 def test_failures_in_a_row_end_the_study_with_the_users_own_error():

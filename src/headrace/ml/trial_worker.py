@@ -21,6 +21,9 @@ from headrace.ml.layers import inside
 from headrace.ml.threads import thread_caps
 from headrace.ml.wire import Address
 
+# An idle worker reads that there is no more work, and ends by itself.
+_LAST_WORDS_S = 1.0
+
 
 class DriverGoneError(BaseException):
     """The driver has hung up: the trial's work is not wanted any more.
@@ -125,7 +128,7 @@ def work(address: Address, slot: int, load_data: Callable[[], Any] | None = None
     Returns:
         How many trials were run.
     """
-    line = address.connect()
+    line, finished = address.connect(), _end_with_the_driver(address, slot)
     done = 0
     with contextlib.suppress(DriverGoneError, EOFError, OSError):
         line.send(("hello", slot, os.getpid()))
@@ -139,9 +142,32 @@ def work(address: Address, slot: int, load_data: Callable[[], Any] | None = None
                     break
                 _run(line, objective, data, message)
                 done += 1
+    finished.set()
     with contextlib.suppress(OSError):
         line.close()
     return done
+
+
+def _end_with_the_driver(address: Address, slot: int) -> threading.Event:
+    """End this process when the driver hangs up in the middle of a trial, whatever it does.
+
+    An engine that cancels a task may take its time to kill a worker that is at work.
+
+    Returns:
+        To be set when the work is done: the process stays, for other tasks of its engine.
+    """
+    finished = threading.Event()
+    line = address.connect()
+    line.send(("watch", slot))
+
+    def watch() -> None:
+        with contextlib.suppress(EOFError, OSError):
+            line.recv()
+        if not finished.wait(_LAST_WORDS_S):
+            os._exit(1)
+
+    threading.Thread(target=watch, name="headrace-ml-watch", daemon=True).start()
+    return finished
 
 
 def _run(line: Any, objective: Callable[[Any], Any], data: Any, message: dict[str, Any]) -> None:
@@ -217,20 +243,9 @@ def _unpickled(content: bytes | None) -> Any:
     return None if content is None else pickle.loads(content)  # noqa: S301
 
 
-def _die_with_the_driver() -> None:
-    """End this process when the driver's end of the pipe closes, whatever the trial does."""
-
-    def watch() -> None:
-        sys.stdin.buffer.read()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def main() -> int:
     """A worker in a process of its own: where to connect stands in the first line of stdin."""
     told = json.loads(sys.stdin.buffer.readline())
-    _die_with_the_driver()
     work(Address(told["host"], told["port"], bytes.fromhex(told["key"])), told["slot"])
     return 0
 
