@@ -1,4 +1,4 @@
-"""After a cancel what runs ends, clean-up tasks run, and nothing is left."""
+"""After a cancel, Ctrl-C or a time-out: what runs ends, clean-up tasks run, and nothing is left."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def prefect_state(run):
         return client.read_flow_run(run.prefect_flow_run_id).state.type.value
 
 
-@pytest.mark.parametrize("how", ["ledger", "terminate", "prefect"])
+@pytest.mark.parametrize("how", ["ledger", "interrupt", "terminate", "prefect"])
 def test_a_cancel_ends_the_tasks_and_lets_clean_up_run(start, ledger, how):
     process, run, pid = start("long_one()")
     if how == "ledger":
@@ -77,9 +77,55 @@ def test_a_cancel_ends_the_tasks_and_lets_clean_up_run(start, ledger, how):
         with get_client(sync_client=True) as client:
             client.set_flow_run_state(run.prefect_flow_run_id, Cancelling(), force=True)
     else:
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT if how == "interrupt" else signal.SIGTERM)
     process.communicate(timeout=240)
     assert is_gone(pid)
     assert ledger.get_run(run.id).state == "cancelled"
     assert states(ledger, run) == AFTER_CANCEL
     assert prefect_state(run) == "CANCELLED"
+
+
+@pytest.mark.parametrize("how", ["ledger", "interrupt"])
+def test_a_second_cancel_ends_clean_up_too(start, ledger, notes, how):
+    process, run, _ = start("long_one(tidy=600)")
+    for _ in range(2):
+        if how == "ledger":
+            ledger.request_cancel(run.id)
+        else:
+            process.send_signal(signal.SIGINT)
+        tidying = wait_for(notes, "tidy", process)
+    process.communicate(timeout=240)
+    assert is_gone(tidying)
+    assert ledger.get_run(run.id).state == "cancelled"
+    assert states(ledger, run) == {**AFTER_CANCEL, "tidy_up": "cancelled"}
+
+
+def test_a_cancel_does_not_wait_for_a_retry_that_is_due_later(start, ledger):
+    process, run, _ = start("waiting_to_retry()")
+    ledger.request_cancel(run.id)
+    process.communicate(timeout=240)
+    assert ledger.get_run(run.id).state == "cancelled"
+    assert [a.state for a in ledger.attempts(run.id)] == ["failed"]
+
+
+# Time enough for the task to be up, on a busy machine too.
+@pytest.mark.parametrize(("in_task", "limit_s"), [(True, 45), (False, 8)])
+def test_a_pipeline_that_takes_too_long_is_ended(project, notes, ledger, in_task, limit_s):
+    """In a process of its own: Prefect ends a blocked call by a signal, to a main thread only."""
+    call = f"flows.slow.with_options(timeout_seconds={limit_s})({in_task})"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import condition_flows as flows; {call}"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode != 0
+    run = ledger.get_run("last")
+    assert run.state == "timed_out", done.stderr[-2000:]
+    if in_task:
+        assert states(ledger, run) == {"sleep_long": "timed_out", "tidy_up": "success"}
+        assert is_gone(int(Path(f"{notes}.pid").read_text()))
+    with get_client(sync_client=True) as client:
+        assert client.read_flow_run(run.prefect_flow_run_id).state.name == "TimedOut"

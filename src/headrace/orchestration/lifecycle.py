@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import getpass
 import logging
+import signal
 import time
 from asyncio import CancelledError
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from prefect.context import FlowRunContext
 from pydantic_core import to_jsonable_python
 
 from headrace.exceptions import HeadraceError, RunFailedError
@@ -78,8 +81,10 @@ def open_session(
         ledger = stack.enter_context(project.open_ledger())
         ledger.reap_expired()
         claim = _claim(ledger, project, flow, parameters, flow_run)
-        with _ending_on_error(ledger, claim[0], claim[1]):
+        with _ending_on_error(ledger, flow, claim[0], claim[1]):
             session = _make_session(stack, project, ledger, flow, *claim)
+        # Polars, which MLflow imports, lets a blocked wait go on after Ctrl-C.
+        signal.siginterrupt(signal.SIGINT, True)
         session.leases.enter_context(limit_time(session, flow.timeout_seconds))
         session.leases.enter_context(watch_prefect(session, flow_run.id))
         token = activate(session)
@@ -90,7 +95,7 @@ def open_session(
                 yield session
         except BaseException as caught:
             error = caught
-            _stop(session, flow, caught, time.monotonic() - begin)
+            _stop(session, flow, caught)
             session.wait_after_interrupt()
             raise
         finally:
@@ -104,27 +109,38 @@ def open_session(
                 raise RunFailedError(run_id=session.run.id, state=state, problem=problem)
 
 
-def _stop(
-    session: RunSession, flow: Pipeline[Any, Any], error: BaseException, seconds: float
-) -> None:
+def _stop(session: RunSession, flow: Pipeline[Any, Any], error: BaseException) -> None:
     """Stop what still runs, and note what the run counts as."""
-    limit_s = flow.timeout_seconds
-    # Prefect ends a pipeline that takes too long by an error of asyncio's class.
-    if limit_s and isinstance(error, TimeoutError | CancelledError) and seconds >= limit_s - 1:
-        session.stop(f"timed out after {limit_s:g} s", "timed_out")
+    if _took_too_long(flow, error):
+        session.stop(f"timed out after {flow.timeout_seconds:g} s", "timed_out")
     elif isinstance(error, Exception):
         session.stop(f"the pipeline ended: {type(error).__name__}", "failed")
     else:
         session.stop(f"interrupted: {type(error).__name__}")
 
 
+def _took_too_long(flow: Pipeline[Any, Any], error: BaseException) -> bool:
+    """Whether an error is the one by which Prefect ends a pipeline after `timeout_seconds`.
+
+    It is of asyncio's class. Asyncio uses it too, at Ctrl-C, before the time is over.
+    """
+    limit_s, context = flow.timeout_seconds, FlowRunContext.get()
+    if not limit_s or context is None or not isinstance(error, CancelledError):
+        return False
+    return (datetime.now(UTC) - context.start_time).total_seconds() >= limit_s
+
+
 @contextmanager
-def _ending_on_error(ledger: Ledger, run: RunRecord, repair: RepairRecord) -> Iterator[None]:
+def _ending_on_error(
+    ledger: Ledger, flow: Pipeline[Any, Any], run: RunRecord, repair: RepairRecord
+) -> Iterator[None]:
     """Record the end of a run that does not come to its first task."""
     try:
         yield
     except BaseException as error:
         state: State = "failed" if isinstance(error, Exception) else "cancelled"
+        if _took_too_long(flow, error):
+            state = "timed_out"
         ledger.finish_run(run.id, repair.seq, state, token=repair.token or "")
         raise
 

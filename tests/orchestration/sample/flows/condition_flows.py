@@ -91,7 +91,7 @@ def waiting_to_retry() -> None:
     steps.patient.submit().result()
 
 
-@pipeline(timeout_seconds=6)
+@pipeline
 def slow(in_task: bool = True) -> None:
     if in_task:
         work = sample_steps.sleep_long.submit(600)
