@@ -53,6 +53,11 @@ def flight_csv(tmp_path_factory) -> Path:
     return folder
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fault-seed", type=int, help="replay the random moments of a fault test")
+    parser.addoption("--fault-rounds", type=int, default=0, help="how many random moments to try")
+
+
 ORDER = ("prefect", "spark", "ray", "demo")
 
 
