@@ -214,4 +214,4 @@ def continuous_wait_s(trigger: Continuous, failures: int) -> float:
     if failures == 0:
         return trigger.pause_s
     wait = trigger.backoff_s * 2.0 ** min(failures - 1, 60)
-    return max(trigger.pause_s, min(wait, trigger.backoff_max_s))
+    return float(max(trigger.pause_s, min(wait, trigger.backoff_max_s)))
