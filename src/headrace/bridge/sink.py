@@ -12,6 +12,7 @@ from headrace.delta.write_modes import FileRow, Rewriter
 from headrace.delta.write_plan import WritePlan
 from headrace.delta.write_rows import Part, RowPlan, RowWriter
 from headrace.delta.write_schema import data_schema
+from headrace.engines.own_errors import raising_own_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +43,9 @@ def make_sink(write: Write, schema_of_empty: Callable[[], pa.Schema | None]) -> 
             self.rows = write.plan.rows
 
         def write(self, blocks: Iterable[Any], _ctx: object) -> Part:
-            return write_blocks(self.rows, blocks)
+            # On its way to the driver a wrapper of Ray's loses what it was raised from.
+            with raising_own_error():
+                return write_blocks(self.rows, blocks)
 
         def on_write_complete(self, write_result: WriteResult[Part]) -> None:
             parts = write_result.write_returns

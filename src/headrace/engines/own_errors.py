@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 def own_error(error: BaseException) -> BaseException:
     """What the user's code raised, or the error itself when Ray raised it on its own account.
@@ -16,6 +19,18 @@ def own_error(error: BaseException) -> BaseException:
             return error
         seen = inner
     return seen
+
+
+@contextmanager
+def raising_own_error() -> Iterator[None]:
+    """Let an error leave the block as the user's own, without Ray's wrappers."""
+    try:
+        yield
+    except Exception as error:
+        own = own_error(error)
+        if own is error:
+            raise
+        raise own from None
 
 
 def _is_wrapper(error: BaseException) -> bool:
