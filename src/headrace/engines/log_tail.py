@@ -100,11 +100,11 @@ def _read(path: Path, offset: int) -> bytes:
         return b""
 
 
-def log_end(path: Path, *, most_lines: int = 20) -> str:
-    """The last lines of a log, at most 8 KiB."""
+def log_end(path: Path, *, most_lines: int = 20, most_bytes: int = 8 * 1024) -> str:
+    """The last lines of a log, or nothing where it can't be read."""
     try:
         with path.open("rb") as handle:
-            handle.seek(max(0, path.stat().st_size - 8 * 1024))
+            handle.seek(max(0, path.stat().st_size - most_bytes))
             text = handle.read().decode(errors="replace")
     except OSError:
         return ""

@@ -40,9 +40,7 @@ from headrace.ledger.records import (
 from headrace.orchestration.artifacts import show_attachments, show_tables
 from headrace.orchestration.code_version import module_file
 from headrace.orchestration.events import TaskEvent, tell_line, tell_task
-from headrace.orchestration.replay import (
-    remembered,
-)
+from headrace.orchestration.replay import remembered
 from headrace.orchestration.session import RunSession
 from headrace.orchestration.tasks import EngineTask
 from headrace.orchestration.tracked import finish_task_run, start_task_run

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from headrace.engines.log_tail import log_end
 from headrace.ledger.firing_records import FiringRecord
 from headrace.ledger.records import GOOD, AttemptRecord, RepairRecord, RunRecord
 from headrace.ledger.store import Ledger
@@ -238,14 +239,7 @@ def _tail_of(attempt: AttemptRecord) -> str:
 
 
 def _tail(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _TAIL_BYTES))
-            text = file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
-    return "\n".join(text.splitlines()[-_TAIL_LINES:]).strip()
+    return log_end(path, most_lines=_TAIL_LINES, most_bytes=_TAIL_BYTES)
 
 
 def _wait(value: Any) -> Any:
