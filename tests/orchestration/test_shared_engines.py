@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import psutil
 import pytest
 
@@ -26,6 +28,15 @@ def double(number: int) -> int:
 
 def flow_with_two_steps():
     return double(count_up())
+
+
+def command_lines():
+    """Those of all processes below this one; one that has just ended has none."""
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.append(child.cmdline())
+    return found
 
 
 @pytest.fixture
@@ -68,5 +79,4 @@ def test_a_run_that_ends_during_the_start_leaves_no_process(project, tmp_path):
     profile = RayProfile(name="train", cores=1, memory_mib=1024, reuse="run")
     with SharedEngines(project, tmp_path / "shared") as engines:
         engines.prepare([profile])
-    left = [p.cmdline() for p in psutil.Process().children(recursive=True)]
-    assert not [line for line in left if "headrace.engines._host" in line]
+    assert not [line for line in command_lines() if "headrace.engines._host" in line]

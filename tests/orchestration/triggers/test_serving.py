@@ -403,6 +403,18 @@ def test_the_end_of_another_pipeline_starts_one_run_each(world):
     assert [run.parameters["run_id"] for run in world.runs()] == [*done, slow.id]
 
 
+def test_the_very_first_look_makes_a_run_whose_end_another_pipeline_waits_for(world):
+    first = served(continuous(name="c"), name="first")
+    after = served(
+        on_pipeline("first", name="t", parameters={"run_id": "{{ trigger.run_id }}"}), name="p"
+    )
+    serving = world.serve(first, after)
+    serving.turn()
+    [made] = world.runs("first")
+    serving.turn()
+    assert [run.parameters["run_id"] for run in world.runs()] == [made.id]
+
+
 def test_a_trigger_that_can_not_be_looked_at_hinders_no_other(world):
     bad = served(on_table("s3://nowhere/flights", name="t"), name="bad")
     serving = world.serve(bad, served(HOURLY))

@@ -26,6 +26,9 @@ log = logging.getLogger("headrace.serve")
 MANUAL: Final = "prefect-page"
 """The trigger of runs that somebody started on Prefect's page."""
 
+Records = dict[tuple[str, str], TriggerRecord]
+"""The ledger's triggers by pipeline and name."""
+
 POLL_S: Final = 1.0
 _REAP_S: Final = 5.0
 _CODE_S: Final = 30.0
@@ -96,27 +99,42 @@ class Serving:
             (record.pipeline, record.name): record
             for record in self.around.ledger.list_triggers(names)
         }
+        # All cursors are set before the first firing: a pipeline that waits for the end of another
+        # one must not miss a run that this very look makes.
+        self._for_each_watcher(records, self._register)
         made: list[FiringRecord] = []
+        self._for_each_watcher(
+            records, lambda watcher, known: made.extend(self._look_at(watcher, known))
+        )
+        return made
+
+    def _for_each_watcher(
+        self, records: Records, work: Callable[[Watcher, Records], object]
+    ) -> None:
+        """One trigger's problem is noted and doesn't hold up the others."""
         for watcher in self._watchers:
             try:
-                made += self._look_at(watcher, records)
+                work(watcher, records)
             except LedgerUnavailableError:
                 raise
             except (HeadraceError, OSError, ValueError) as error:
                 self._note_problem(watcher, records, _first(error))
-        return made
 
-    def _look_at(
-        self, watcher: Watcher, records: dict[tuple[str, str], TriggerRecord]
-    ) -> list[FiringRecord]:
+    def _register(self, watcher: Watcher, records: Records) -> None:
+        pipeline, trigger = watcher.pipeline, watcher.trigger
+        name = (pipeline.name, trigger.name)
+        record = records.get(name)
+        if record is not None and (record.kind, record.rule) == (trigger.kind, trigger.rule):
+            return
+        cursor = record.cursor if record is not None else watcher.first_cursor()
+        records[name] = self.around.ledger.register_trigger(
+            *name, kind=trigger.kind, rule=trigger.rule, cursor=cursor
+        )
+
+    def _look_at(self, watcher: Watcher, records: Records) -> list[FiringRecord]:
         pipeline, trigger = watcher.pipeline, watcher.trigger
         record = records.get((pipeline.name, trigger.name))
-        if record is None or (record.kind, record.rule) != (trigger.kind, trigger.rule):
-            cursor = record.cursor if record is not None else watcher.first_cursor()
-            record = self.around.ledger.register_trigger(
-                pipeline.name, trigger.name, kind=trigger.kind, rule=trigger.rule, cursor=cursor
-            )
-        if record.is_paused:
+        if record is None or record.is_paused:
             return []
         proposal = watcher.look(record)
         self._note_problem(watcher, records, None)
@@ -142,7 +160,7 @@ class Serving:
     def _note_problem(
         self,
         watcher: Watcher,
-        records: dict[tuple[str, str], TriggerRecord],
+        records: Records,
         problem: str | None,
     ) -> None:
         name = (watcher.pipeline.name, watcher.trigger.name)
