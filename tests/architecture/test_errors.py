@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import importlib
 import inspect
 import pickle
+import pkgutil
 from typing import Any, get_type_hints
 
 import pytest
@@ -70,6 +72,22 @@ def test_every_error_says_what_happened_and_ends_in_something_to_do(kind):
 def test_the_tree_on_top_of_the_module_names_every_error():
     missing = [kind.__name__ for kind in ERRORS if kind.__name__ not in (exceptions.__doc__ or "")]
     assert missing == []
+
+
+def test_every_error_of_a_family_is_had_from_the_package_under_that_name():
+    families = [
+        importlib.import_module(f"{exceptions.__name__}.{module.name}")
+        for module in pkgutil.iter_modules(exceptions.__path__)
+    ]
+    found = {
+        value
+        for family in families
+        for value in vars(family).values()
+        if inspect.isclass(value) and issubclass(value, HeadraceError)
+    }
+    assert found == set(ERRORS)
+    assert {kind.__module__ for kind in found} == {"headrace.exceptions"}
+    assert {kind.__name__ for kind in found} <= set(exceptions.__all__)
 
 
 @pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
