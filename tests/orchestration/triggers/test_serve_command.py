@@ -162,7 +162,7 @@ def test_a_file_starts_a_run_that_prefect_shows_and_another_pipeline_follows(pro
     assert run.parameters["files"] == [str(project.root / "in" / "a.csv")]
     flow_run = client.read_flow_run(run.prefect_flow_run_id)
     assert flow_run.deployment_id == found.id
-    wait_for(lambda: client.read_flow_run(flow_run.id).state.is_completed())
+    wait_for(lambda: client.read_flow_run(flow_run.id).state.type == "COMPLETED")
     [after] = project.runs("follow", 1)
     assert after.parameters == {"run_id": run.id}
     shown = json.loads(project.headrace("triggers", "show", "arrive", "--json"))
