@@ -11,12 +11,11 @@ import threading
 import uuid
 from typing import Any, Literal, Protocol
 
+from headrace.ml.hosts import LOOPBACK, ray_host, spark_host
 from headrace.ml.trial_worker import work
 from headrace.ml.wire import Address
 
 Backend = Literal["local", "spark", "ray"]
-
-_LOOPBACK = "127.0.0.1"
 
 
 class Slots(Protocol):
@@ -46,7 +45,7 @@ class Slots(Protocol):
 class LocalSlots:
     """Processes of this machine, each with a Python of its own."""
 
-    host = _LOOPBACK
+    host = LOOPBACK
     sends_data = False
 
     def __init__(self) -> None:
@@ -103,7 +102,7 @@ class SparkSlots:
 
     def __init__(self, spark: Any, data: Any) -> None:
         self._spark = spark
-        self.host = _spark_host(spark)
+        self.host = spark_host(spark)
         self._tag = f"headrace-tune-{uuid.uuid4().hex[:12]}"
         self._jobs: dict[int, _SparkJob] = {}
         self._broadcast = None
@@ -174,28 +173,6 @@ def _spark_work(address: Address, slot: int, broadcast: Any) -> Any:
     return run
 
 
-def _spark_host(spark: Any) -> str:
-    from headrace.ml.engine import is_connect
-
-    if is_connect(spark):
-        return _own_host()
-    context = spark.sparkContext
-    if context.master.startswith("local"):
-        return _LOOPBACK
-    return str(context.getConf().get("spark.driver.host", _own_host()))
-
-
-def _own_host() -> str:
-    """This machine's address as others see it."""
-    import socket
-
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        # No packet is sent: connecting a datagram socket only chooses the way out.
-        probe.connect(("192.0.2.1", 9))
-        return str(probe.getsockname()[0])
-    return _LOOPBACK
-
-
 def _spark_reason(error: BaseException) -> str:
     text = str(error).strip()
     if "Python worker exited unexpectedly" in text or "crashed" in text:
@@ -216,8 +193,7 @@ class RaySlots:
     def __init__(self, data: Any, cpus: float) -> None:
         import ray
 
-        nodes = [node for node in ray.nodes() if node["Alive"]]
-        self.host = str(ray.util.get_node_ip_address()) if len(nodes) > 1 else _LOOPBACK
+        self.host = ray_host()
         self._cpus = cpus
         self._data = None if data is None else ray.put(data)
         self._tasks: dict[int, Any] = {}
