@@ -18,7 +18,13 @@ from headrace.delta.parquet_files import coded_columns, count_leaves, open_parqu
 from headrace.delta.reading import plain_spec
 from headrace.delta.snapshot import load_snapshot
 from headrace.delta.sql_filters import parse_filter
-from headrace.exceptions import RowCountError, SnapshotExpiredError, UnreadableColumnError
+from headrace.exceptions import (
+    RowCountError,
+    RowCountWarning,
+    SnapshotExpiredError,
+    UnreadableColumnError,
+    UnreadableFileError,
+)
 from tests.delta.handmade import Log
 from tests.delta.handmade_tables import portable, z85
 
@@ -123,9 +129,41 @@ def test_the_file_that_is_at_fault_is_named(tmp_path):
         log.file("text.parquet", {"a": ["x"]}),
         log.add("gone.parquet"),
         log.file("short.parquet", {"a": [1]}, stats={"numRecords": 5}),
+        log.file("cut.parquet", {"a": [1]}),
+        log.file("page.parquet", {"a": [1]}, compression="none", use_dictionary=False),
     ]
+    adds[2]["add"]["size"] += 1
+    damage(log.path / "cut.parquet", -4, b"PARE")
+    damage(log.path / "page.parquet", 4, b"\xff" * 20)
     log.begin(("a", "long"), more=adds)
     snapshot = load_snapshot(str(log.path))
-    for at, error in enumerate((UnreadableColumnError, SnapshotExpiredError, RowCountError)):
+    errors = (
+        UnreadableColumnError,
+        SnapshotExpiredError,
+        RowCountError,
+        *[UnreadableFileError] * 2,
+    )
+    for at, error in enumerate(errors):
         with pytest.raises(error, match=adds[at]["add"]["path"]):
             list(read_files(plain_spec(snapshot), plan_reads(snapshot.files.slice(at, 1))[0].files))
+
+
+def damage(path, at, content):
+    data = bytearray(path.read_bytes())
+    at %= len(data)
+    data[at : at + len(content)] = content
+    path.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("count", [5, 1, 0, -1, "many", None])
+def test_rows_that_a_writer_miscounted_are_read_and_a_warning_names_the_file(tmp_path, count):
+    log = Log(tmp_path / "t")
+    log.begin(
+        ("a", "long"), more=[log.file("f.parquet", {"a": [1, 2]}, stats={"numRecords": count})]
+    )
+    if isinstance(count, int) and count >= 0:
+        with pytest.warns(RowCountWarning, match=rf"f.parquet .*says {count} rows, .* holds 2"):
+            assert read_arrow(str(log.path)).num_rows == 2
+    else:
+        assert read_arrow(str(log.path)).num_rows == 2
+        assert load_snapshot(str(log.path)).row_count is None

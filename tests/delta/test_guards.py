@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.delta.arrow import read_arrow
 from headrace.delta.log import TableFiles, commit_versions, read_commit
 from headrace.delta.schema import Field, Primitive, Struct
 from headrace.delta.write_schema import protocol_for, schema_json
@@ -51,7 +52,6 @@ REFUSED = {
     "materializePartitionColumns": (features("materializePartitionColumns"), [column()], {}),
     "somethingNew": (features("somethingNew"), [column()], {}),
     "identity column 'x'": ({"minReaderVersion": 1, "minWriterVersion": 6}, [column(delta__identity__start=1)], {}),
-    "char(": ({"minReaderVersion": 1, "minWriterVersion": 2}, [column(kind="string", __CHAR_VARCHAR_TYPE_STRING="char(3)")], {}),
     "a column of type void": ({"minReaderVersion": 1, "minWriterVersion": 2}, [column(kind="void")], {}),
     "CHECK c": ({"minReaderVersion": 1, "minWriterVersion": 3}, [column()], {"delta.constraints.c": "x rlike 'a'"}),
     "invariant of x": (
@@ -88,6 +88,70 @@ def test_an_append_only_table_takes_appends_only(tmp_path):
     for options in ({"mode": "overwrite"}, {"mode": "merge", "merge_on": ["x"]}):
         with pytest.raises(UnsupportedWriteError, match="appendOnly"):
             write_arrow({"x": [1]}, uri, **options)
+
+
+def text_table(folder):
+    """A char(3), a varchar(3), and both inside nested columns."""
+    items = {"type": "array", "elementType": "string", "containsNull": True}
+    inner = {"type": "struct", "fields": [column("c", "string"), column("n")]}
+    pairs = {"type": "map", "keyType": "string", "valueType": inner, "valueContainsNull": True}
+    declared = {
+        "c": ("string", "char(3)"), "v": ("string", "varchar(3)"), "l": (items, "array<varchar(3)>"),
+        "m": (pairs, "map<char(2),struct<c:char(3),n:bigint>>"),
+    }  # fmt: skip
+    fields = [
+        column(name, kind, __CHAR_VARCHAR_TYPE_STRING=text)
+        for name, (kind, text) in declared.items()
+    ]
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
+    return make_table(folder, protocol=protocol, fields=fields)
+
+
+def text_rows(*rows):
+    import pyarrow as pa
+
+    inner = pa.struct([("c", pa.string()), ("n", pa.int64())])
+    schema = [
+        ("c", pa.string()), ("v", pa.large_string()), ("l", pa.list_(pa.string())),
+        ("m", pa.map_(pa.string(), inner)),
+    ]  # fmt: skip
+    return pa.Table.from_pylist(list(rows), pa.schema(schema))
+
+
+def test_texts_are_padded_and_cut_to_their_declared_length(tmp_path):
+    import pyarrow.parquet as pq
+
+    uri = text_table(tmp_path / "t")
+    row = {"c": "é", "v": "ab    ", "l": ["x", None, "abc "], "m": [("k", {"c": "a  ", "n": 1})]}
+    write_arrow(text_rows(row, {}), uri)
+    (file,) = Path(uri).rglob("*.parquet")
+    assert pq.read_table(file).to_pylist() == [
+        {"c": "é  ", "v": "ab ", "l": ["x", None, "abc"], "m": [("k ", {"c": "a  ", "n": 1})]},
+        dict.fromkeys("cvlm"),
+    ]
+    for text, rows in {
+        "c = 'é'": 1,
+        "c in ('x', 'é     ')": 1,
+        "c > 'é'": 0,
+        "v = 'ab'": 0,
+    }.items():
+        assert read_arrow(uri, filter=text).num_rows == rows, text
+
+
+@pytest.mark.parametrize(
+    ("row", "rule"),
+    [
+        ({"c": "abcd"}, r"char\(3\) of c"),
+        ({"v": "abcd  "}, r"varchar\(3\) of v"),
+        ({"l": ["abc", None, "abcd"]}, r"varchar\(3\) of l.element"),
+        ({"m": [("abc", None)]}, r"char\(2\) of m.key"),
+        ({"m": [("k", {"c": "abcd", "n": 1})]}, r"char\(3\) of m.value.c"),
+    ],
+)
+def test_a_text_that_is_too_long_is_refused_with_its_row(tmp_path, row, rule):
+    uri = text_table(tmp_path / "t")
+    with pytest.raises(ConstraintViolatedError, match=rf"the type {rule}[\s\S]*v='x'|v='abcd  '"):
+        write_arrow(text_rows({"v": "x"} | row, {"v": "y"}), uri)
 
 
 def test_an_invariant_is_kept(tmp_path):

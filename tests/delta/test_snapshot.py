@@ -210,8 +210,34 @@ def test_a_damaged_commit_is_named(tmp_path):
 
 def test_a_damaged_checkpoint_is_passed_over_while_the_commits_are_there(tmp_path):
     begin(tmp_path, Log.add("x")).commit(Log.add("y"))
-    (tmp_path / "_delta_log" / f"{1:020d}.checkpoint.parquet").write_bytes(b"PAR1 nothing PAR1")
-    assert live(tmp_path) == ["x", "y"]
+    name = tmp_path / "_delta_log" / f"{1:020d}.checkpoint.parquet"
+    adds = pa.array([{"path": f"f{number}"} for number in range(50)])
+    pq.write_table(pa.table({"add": adds}), name, compression="none")
+    whole = name.read_bytes()
+    for damaged in (b"PAR1 nothing PAR1", whole[:4] + b"\xff" * 40 + whole[44:], whole[:-50]):
+        name.write_bytes(damaged)
+        assert live(tmp_path) == ["x", "y"]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
+def test_partition_values_of_a_checkpoint_may_be_texts_of_any_kind(tmp_path, kind):
+    log = begin(tmp_path)
+    values = [[("p", "x")], None, [], [("q", "y"), ("p", None)]]
+    pairs = [[(k, v) for k, v in row] if row is not None else None for row in values]
+    if pa.types.is_binary(kind):
+        pairs = [row and [(k.encode(), v and v.encode()) for k, v in row] for row in pairs]
+    fields = [pa.array(["a", "b", "c", "d"]), pa.array(pairs, pa.map_(kind, kind))]
+    adds = pa.StructArray.from_arrays(fields, ["path", "partitionValues"])
+    path = tmp_path / "_delta_log" / f"{1:020d}.checkpoint.parquet"
+    write_checkpoint(log, {})
+    (tmp_path / "_delta_log" / f"{0:020d}.checkpoint.parquet").rename(path)
+    head = pq.read_table(path).drop_columns(["add"])
+    added = pa.table({"add": pa.concat_arrays([pa.nulls(head.num_rows, adds.type), adds])})
+    padded = pa.concat_tables([head, pa.table({"x": [1] * 4})], promote_options="default")
+    table = padded.drop_columns(["x"]).append_column("add", added["add"])
+    pq.write_table(table, path)
+    found = load_snapshot(str(tmp_path)).files
+    assert found["partition:p"].to_pylist() == ["x", None, None, None]
 
 
 def test_an_incomplete_checkpoint_in_parts_is_no_checkpoint():

@@ -41,6 +41,11 @@ def is_refusal(error: BaseException) -> bool:
     return found[1] in _REFUSALS or found[2] in _REFUSED_STATUS
 
 
+def is_from_store(error: BaseException) -> bool:
+    """Whether an error is what an S3 store answered, or that it did not answer."""
+    return isinstance(error, RefusedError) or _AWS.search(str(error)) is not None
+
+
 class RefusedError(OSError):
     """A store refused a request that was signed here; `code` is what it said."""
 

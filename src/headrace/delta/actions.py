@@ -101,7 +101,9 @@ def flatten_adds(add: pa.StructArray, partition_names: Sequence[str]) -> pa.Tabl
         "dv": _dv(_child(add, "deletionVector", DV_TYPE)),
     }
     for name in partition_names:
-        found = pc.map_lookup(values, query_key=pa.scalar(name), occurrence="last")
+        # Some writers of checkpoints leave out that bytes are text.
+        key = pa.scalar(name.encode()).cast(values.type.key_type)
+        found = pc.map_lookup(values, query_key=key, occurrence="last")
         columns[partition_column(name)] = found.cast(pa.string())
     table = pa.table(columns, schema=files_schema(partition_names))
     if STATS_STRUCT in _child_names(add):

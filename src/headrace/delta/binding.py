@@ -22,7 +22,7 @@ from headrace.delta.predicates import (
     field_of,
     map_leaves,
 )
-from headrace.delta.schema import Primitive, Struct
+from headrace.delta.schema import Primitive, Struct, text_type_at
 from headrace.delta.types import arrow_type
 from headrace.exceptions import ColumnNotFoundError, FilterError
 
@@ -56,12 +56,12 @@ class _Binder:
                 return self.leaf(Comparison(MIRRORED[operator], right, left))
             case Comparison(operator, Column() as left, right):
                 column, kind = self._column(left)
-                return Comparison(operator, column, self._operand(right, kind))
+                return Comparison(operator, column, self._operand(right, kind, column))
             case Comparison():
                 raise self._error("it compares two constants")
             case In(Column() as operand, values):
                 column, kind = self._column(operand)
-                return In(column, tuple(self._literal(value, kind) for value in values))
+                return In(column, tuple(self._literal(value, kind, column) for value in values))
             case IsNull(Column() as operand):
                 return IsNull(self._column(operand)[0])
             case Like(Column() as operand, pattern, escape):
@@ -88,9 +88,19 @@ class _Binder:
             raise self._error(f"{path[-1]} has a collation, which a filter here would ignore")
         return Column(path), fields[-1].type
 
-    def _operand(self, operand: Operand, kind: Any) -> Operand:
+    def _padded(self, literal: Literal, column: Column) -> Literal:
+        """A text as long as the CHAR column that it is compared with, as Spark pads it."""
+        found = field_of(self.schema, column.path)
+        name = text_type_at(found[1]) if found else ""
+        if not (isinstance(literal.value, str) and name.startswith("char(")):
+            return literal
+        width = int(name[5:-1])
+        text = literal.value[:width] + literal.value[width:].rstrip(" ")
+        return Literal(text.ljust(width))
+
+    def _operand(self, operand: Operand, kind: Any, beside: Column) -> Operand:
         if isinstance(operand, Literal):
-            return self._literal(operand, kind)
+            return self._literal(operand, kind, beside)
         column, other = self._column(operand)
         if other != kind and not (_is_number(kind) and _is_number(other)):
             raise self._error(
@@ -98,7 +108,8 @@ class _Binder:
             )
         return column
 
-    def _literal(self, literal: Literal, kind: Any) -> Literal:
+    def _literal(self, literal: Literal, kind: Any, beside: Column) -> Literal:
+        literal = self._padded(literal, beside)
         if not isinstance(kind, Primitive):
             raise self._error("it compares a nested column with a constant")
         if literal.value is None:

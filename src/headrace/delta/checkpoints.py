@@ -14,6 +14,7 @@ from pyarrow import fs
 
 from headrace.delta.actions import flatten_adds, parse_file_lines
 from headrace.delta.location import filesystem_path, resolve_file
+from headrace.delta.parquet_files import open_parquet
 from headrace.delta.segments import Checkpoint, log_path
 
 _ADD_COLUMNS = ("path", "partitionValues", "size", "modificationTime", "stats", "deletionVector")
@@ -82,7 +83,10 @@ def _read_json(filesystem: fs.FileSystem, path: str, content: CheckpointContent)
 
 
 def _read_parquet(filesystem: fs.FileSystem, path: str, content: CheckpointContent) -> list[str]:
-    with filesystem.open_input_file(path) as source, pq.ParquetFile(source) as file:
+    with (
+        filesystem.open_input_file(path) as source,
+        open_parquet(source, pre_buffer=False) as file,
+    ):
         top = set(file.schema_arrow.names)
         for name in ("protocol", "metaData", "domainMetadata"):
             if name in top:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -20,13 +21,18 @@ from headrace.delta.defaults import value_if_missing
 from headrace.delta.deletion_vectors import Chosen, load_deleted_rows
 from headrace.delta.evaluate import keep_rows
 from headrace.delta.location import filesystem_path, open_filesystem, resolve_file
-from headrace.delta.parquet_files import count_leaves, middle_of, open_parquet
+from headrace.delta.parquet_files import count_leaves, middle_of, naming_damage, open_parquet
 from headrace.delta.partitions import partition_scalar
 from headrace.delta.predicates import Predicate, columns_of
 from headrace.delta.row_groups import may_match
 from headrace.delta.schema import Field, Primitive, Struct, with_char_types
 from headrace.delta.types import arrow_schema, arrow_type
-from headrace.exceptions import RowCountError, SnapshotExpiredError, UnreadableColumnError
+from headrace.exceptions import (
+    RowCountError,
+    RowCountWarning,
+    SnapshotExpiredError,
+    UnreadableColumnError,
+)
 from headrace.profiles.storage import Storage
 
 # Bytes of encoded Parquet that one batch is decoded from: a few batches make a block. Rows are
@@ -95,7 +101,8 @@ def read_files(spec: ReadSpec, files: pa.Table) -> Iterator[pa.Table]:
 
     Raises:
         SnapshotExpiredError: A file is gone.
-        RowCountError: A file has another number of rows than the log says.
+        UnreadableFileError: A file is damaged, or no Parquet.
+        RowCountError: A file has another size and number of rows than the log says.
         UnreadableColumnError: A column can't become the table's type.
         StorageAccessError: A store refuses the credentials, or does not answer.
     """
@@ -150,9 +157,11 @@ def read_file(
         chosen = _chosen_rows(spec, filesystem, row, address)
         with filesystem.open_input_file(filesystem_path(address)) as source:
             is_local = isinstance(filesystem, fs.LocalFileSystem)
-            with open_parquet(source, pre_buffer=not is_local) as file:
-                _check_rows(spec, file, row.get("rows"), address)
-                yield from _OpenFile(spec, file, row, chosen).tables()
+            with naming_damage(spec.uri, spec.version, address):
+                opened = open_parquet(source, pre_buffer=not is_local)
+            with opened as file:
+                _check_rows(spec, file, row, size=source.size(), address=address)
+                yield from _OpenFile(spec, file, row, chosen, address).tables()
     except FileNotFoundError as error:
         raise SnapshotExpiredError(table=spec.uri, version=spec.version, file=address) from error
     except MismatchError as error:
@@ -179,12 +188,22 @@ def _chosen_rows(
     return Chosen(without=found[0], only=found[1])
 
 
-def _check_rows(spec: ReadSpec, file: pq.ParquetFile, expected: int | None, address: str) -> None:
-    found = file.metadata.num_rows
-    if expected is not None and expected != found:
+def _check_rows(
+    spec: ReadSpec, file: pq.ParquetFile, row: Mapping[str, Any], *, size: int, address: str
+) -> None:
+    """Refuse a file that was replaced; read one whose writer miscounted, as Spark does."""
+    expected, found = row.get("rows"), file.metadata.num_rows
+    if expected is None or expected == found:
+        return
+    if row.get("size") not in (None, size):
         raise RowCountError(
             table=spec.uri, version=spec.version, file=address, expected=expected, found=found
         )
+    text = (
+        f"{address} of {spec.uri} version {spec.version}: the log says {expected} rows, the file "
+        f"holds {found}. All of them are read; counts that come from the log are off."
+    )
+    warnings.warn(RowCountWarning(text), stacklevel=2)
 
 
 @dataclass
@@ -195,6 +214,7 @@ class _OpenFile:
     file: pq.ParquetFile
     row: Mapping[str, Any]
     chosen: Chosen
+    address: str
 
     def tables(self) -> Iterator[pa.Table]:
         """The rows of this file, or of its byte range, batch by batch."""
@@ -234,10 +254,12 @@ class _OpenFile:
         rows = min(max(rows, _BATCH_ROWS[0]), _BATCH_ROWS[1])
         # `reader` takes leaf numbers; the public call takes dotted names, which are ambiguous
         # for a column that has a dot in its name.
-        for batch in self.file.reader.iter_batches(
+        batches = self.file.reader.iter_batches(
             rows, row_groups=[group], column_indices=leaves, use_threads=False
-        ):
-            yield batch, batch.num_rows
+        )
+        with naming_damage(self.spec.uri, self.spec.version, self.address):
+            for batch in batches:
+                yield batch, batch.num_rows
 
     def _table(
         self, batch: pa.RecordBatch | None, rows: int, sources: list[_Source | None]

@@ -123,12 +123,8 @@ def _check_properties(configuration: Mapping[str, str], mode: str, refuse: _Refu
 
 
 def _check_field(child: Field, refuse: _Refuse) -> None:
-    meta = child.metadata
-    if any(name.startswith("delta.identity.") for name in meta):
+    if any(name.startswith("delta.identity.") for name in child.metadata):
         refuse(f"the identity column {child.name!r}", "Spark keeps its counter in the log.")
-    rawtype = str(meta.get("__CHAR_VARCHAR_TYPE_STRING", ""))
-    if rawtype.startswith("char"):
-        refuse(f"the column {child.name!r} of type {rawtype}", "Spark pads its texts with spaces.")
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from headrace.delta.access import is_from_store
+from headrace.exceptions import UnreadableFileError
 
 _ARROW_SCHEMA = b"ARROW:schema"
 _MAGIC = b"PAR1"
@@ -33,6 +38,30 @@ def open_parquet(source: Any, *, pre_buffer: bool) -> pq.ParquetFile:
     if metadata is file.metadata and not coded:
         return file
     return _open(source, pre_buffer=pre_buffer, metadata=metadata, read_dictionary=coded)
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether an error is about the content of a file, not about getting at it."""
+    # Parquet's own errors are OSErrors without a number, or ones of Arrow.
+    return not isinstance(error, OSError) or (error.errno is None and not is_from_store(error))
+
+
+@contextmanager
+def naming_damage(table: str, version: int, file: str) -> Iterator[None]:
+    """Raise what pyarrow says of a file's content as `UnreadableFileError`, which names the file.
+
+    Args:
+        table: The table's root.
+        version: The pinned version.
+        file: The file's address.
+    """
+    try:
+        yield
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        if not is_damage(error):
+            raise
+        said = str(error).strip().splitlines()[0]
+        raise UnreadableFileError(table=table, version=version, file=file, found=said) from error
 
 
 def coded_columns(metadata: pq.FileMetaData) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from datetime import date
@@ -10,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.delta.calendar import days_from_civil
@@ -45,6 +47,7 @@ _INTERVAL = re.compile(
 )
 _UNITS = ("day", "hour", "minute", "second")
 _INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+_BEYOND_SINGLE = 2.0**128  # where the next 32-bit float would be
 _TRUE = frozenset({"t", "true", "y", "yes", "1"})
 _FALSE = frozenset({"f", "false", "n", "no", "0"})
 
@@ -86,7 +89,7 @@ def _parser(kind: str) -> Callable[[str, pa.DataType], Any]:
         "string": lambda text, _: text,
         "binary": lambda text, _: text.encode("utf-8", "surrogatepass"),
         "boolean": lambda text, _: _parse_boolean(text),
-        "float": lambda text, _: _parse_float(text),
+        "float": lambda text, _: _parse_single(text),
         "double": lambda text, _: _parse_float(text),
         "date": lambda text, _: _parse_date(text),
         "timestamp": lambda text, _: parse_timestamp(text),
@@ -115,9 +118,36 @@ def _parse_float(text: str) -> float | None:
     if bare in special:
         return float(("-" if word.startswith("-") else "") + special[bare])
     if bare.startswith("0x"):
-        return float.fromhex(word.rstrip("dDfF")) if "p" in bare else None
+        return _parse_hexadecimal(word.rstrip("dDfF")) if "p" in bare else None
     match = _FLOAT.match(word)
     return float(match[1]) if match else None
+
+
+def _parse_hexadecimal(word: str) -> float | None:
+    try:
+        return float.fromhex(word)
+    except ValueError:
+        return None
+    except OverflowError:
+        return float("-inf" if word.startswith("-") else "inf")
+
+
+def _parse_single(text: str) -> float | None:
+    """The nearest 32-bit float, rounded once: by way of the nearest double it may be the next."""
+    value = _parse_float(text)
+    match = _FLOAT.match(text.strip(_SPACE))
+    if value is None or match is None or not math.isfinite(value):
+        return value
+    with np.errstate(over="ignore"):
+        nearest = float(np.float32(value))
+        sides = [float(np.float32(math.nextafter(value, to))) for to in (-math.inf, math.inf)]
+    middle = (
+        sum(math.copysign(_BEYOND_SINGLE, side) if math.isinf(side) else side for side in sides) / 2
+    )
+    exact = Decimal(match[1])
+    if middle != value or exact == value:
+        return nearest
+    return sides[exact > value]
 
 
 def _parse_decimal(text: str, arrow: pa.DataType) -> Decimal | None:

@@ -15,6 +15,7 @@ from pyarrow import fs
 
 from headrace.delta.actions import file_keys, files_schema, parse_file_lines
 from headrace.delta.checkpoints import CheckpointContent, read_checkpoint
+from headrace.delta.parquet_files import is_damage
 from headrace.delta.protocol import Metadata, Protocol
 from headrace.delta.segments import Checkpoint, Segment, log_path
 from headrace.exceptions import LogCorruptError, LogIncompleteError
@@ -116,7 +117,9 @@ def replay(filesystem: fs.FileSystem, uri: str, segment: Segment) -> Replayed:
 def _read_start(filesystem: fs.FileSystem, uri: str, checkpoint: Checkpoint) -> CheckpointContent:
     try:
         return read_checkpoint(filesystem, uri, checkpoint)
-    except (pa.ArrowException, ValueError, KeyError) as error:
+    except (pa.ArrowException, ValueError, KeyError, OSError) as error:
+        if not is_damage(error):
+            raise
         name = ", ".join(checkpoint.names)
         raise LogCorruptError(uri=uri, file=name, problem=str(error)) from error
 

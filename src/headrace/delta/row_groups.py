@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from headrace.delta.predicates import Predicate
 from headrace.delta.pruning import Bounds, RowBounds, may_be_true, single
-from headrace.delta.schema import Primitive, Struct
+from headrace.delta.schema import Primitive, Struct, text_type_at
 from headrace.delta.types import arrow_type
 
 
@@ -27,7 +27,8 @@ def may_match(
     columns = {}
     for name, leaf in places.items():
         found = schema.find(name)
-        if found is not None and isinstance(found.type, Primitive):
+        is_char = found is not None and text_type_at([found]).startswith("char(")
+        if found is not None and isinstance(found.type, Primitive) and not is_char:
             bounds = _bounds(group, leaf, arrow_type(found.type))
             if bounds is not None:
                 columns[name] = bounds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol as Interface
 
@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 
 from headrace.delta.protocol import Metadata
 from headrace.delta.schema import Array, DeltaType, Field, Map, Struct
-from headrace.delta.sql import Call, Column, Literal, Node, SqlError, parse
+from headrace.delta.sql import Call, Column, Node, SqlError, parse
 from headrace.delta.sql_values import evaluate, holds
+from headrace.delta.write_texts import limit_of, text_limits
 from headrace.delta.write_types import stored_type
 from headrace.exceptions import ConstraintViolatedError, UnsupportedWriteError
 
@@ -21,7 +22,6 @@ _CHECK = "delta.constraints."
 _INVARIANT = "delta.invariants"
 _GENERATED = "delta.generationExpression"
 _DEFAULT = "CURRENT_DEFAULT"
-_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 _ROW_CHARACTERS = 500
 
 
@@ -58,20 +58,43 @@ class NotNull:
     def check(self, table: str, data: pa.Table) -> None:  # noqa: D102 - see Rule
         column = data.column(self.path[0]).combine_chunks()
         arrays = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-        bad = pa.chunked_array([_nulls(array, self.path[1:]) for array in arrays], pa.bool_())
+        bad = pa.chunked_array(
+            [_where(pc.is_null, array, self.path[1:]) for array in arrays], pa.bool_()
+        )
         if pc.any(bad).as_py():
             _violated(table, "NOT NULL", f"{'.'.join(self.path)} is null", data, bad)
 
 
-def _nulls(array: pa.Array, path: Sequence[str]) -> pa.Array:
-    """For each row of an array whether a null is found at the end of the path."""
+@dataclass(frozen=True)
+class TextLength:
+    """Texts, maybe inside a nested column, with a largest number of characters."""
+
+    path: tuple[str, ...]
+    type: str
+
+    def check(self, table: str, data: pa.Table) -> None:  # noqa: D102 - see Rule
+        limit = limit_of(self.type)
+
+        def too_long(texts: pa.Array) -> pa.Array:
+            return pc.fill_null(pc.greater(pc.utf8_length(texts), limit), False)
+
+        column = data.column(self.path[0])
+        parts = [_where(too_long, array, self.path[1:]) for array in column.chunks]
+        bad = pa.chunked_array(parts, pa.bool_())
+        if pc.any(bad).as_py():
+            name = f"the type {self.type} of {'.'.join(self.path)}"
+            _violated(table, name, f"length <= {limit}", data, bad)
+
+
+def _where(test: Callable[[pa.Array], pa.Array], array: pa.Array, path: Sequence[str]) -> pa.Array:
+    """For each row of an array whether the test holds for a value at the end of the path."""
     if not path:
-        return pc.is_null(array)
+        return test(array)
     if pa.types.is_struct(array.type):
-        inner = _nulls(array.field(array.type.get_field_index(path[0])), path[1:])
+        inner = _where(test, array.field(array.type.get_field_index(path[0])), path[1:])
         return pc.and_(array.is_valid(), inner)
     values = array.flatten() if path[0] == "element" else _entries(array, path[0])
-    inner = _nulls(values, path[1:])
+    inner = _where(test, values, path[1:])
     lengths = (
         pc.list_value_length(array)
         if pa.types.is_list(array.type)
@@ -108,9 +131,8 @@ def plan_rules(table: str, metadata: Metadata) -> tuple[Rule, ...]:
         dotted = ".".join(path)
         if _INVARIANT in child.metadata:
             rules.append(_condition(table, f"the invariant of {dotted}", _invariant(child)))
-        if str(child.metadata.get(_VARCHAR, "")).startswith("varchar"):
-            rules.append(_length(path, str(child.metadata[_VARCHAR])))
     for child in metadata.schema.fields:
+        rules += [TextLength(path, name) for path, name in text_limits(child)]
         if _GENERATED in child.metadata:
             text = str(child.metadata[_GENERATED])
             node = _parsed(table, f"the generated column {child.name}", text)
@@ -134,13 +156,6 @@ def _invariant(child: Field) -> str:
     """The expression inside `{"expression":{"expression":"x > 3"}}`."""
     text = str(child.metadata[_INVARIANT])
     return str(json.loads(text)["expression"]["expression"])
-
-
-def _length(path: tuple[str, ...], kind: str) -> Condition:
-    limit = int(kind[kind.index("(") + 1 : kind.index(")")])
-    fits = Call("<=", (Call("length", (Column(path),)), Literal(limit, "integer")))
-    node = Call("or", (Call("is null", (Column(path),)), fits))
-    return Condition(f"the type {kind} of {'.'.join(path)}", f"length <= {limit}", node)
 
 
 def _not_null(kind: DeltaType, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

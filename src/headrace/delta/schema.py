@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -139,20 +139,41 @@ def with_char_types(child: Field) -> DeltaType:
     Delta writes such columns as `string` and keeps the declaration, for the whole column, in the
     field's metadata.
     """
-    declared = str(child.metadata.get(CHAR_TYPE, ""))
-    return _declare(child.type, declared) if "char(" in declared else child.type
+    return _declare(child.type, _declaration(child), ("char(",))
 
 
-def _declare(kind: DeltaType, declared: str) -> DeltaType:
-    """Put the CHAR types of a type in Spark's notation into the same type's tree."""
+def with_text_types(child: Field) -> DeltaType:
+    """The field's type with CHAR(n) and VARCHAR(n) where the table declares them."""
+    return _declare(child.type, _declaration(child), ("char(", "varchar("))
+
+
+def text_type_at(fields: Sequence[Field]) -> str:
+    """What a text column is declared as (`char(3)`), given the fields on the way to it, or ''."""
+    kind = with_text_types(fields[0])
+    for child in fields[1:]:
+        found = kind.find(child.name) if isinstance(kind, Struct) else None
+        if found is None:
+            return ""
+        kind = found.type
+    return kind.name if isinstance(kind, Primitive) and "char(" in kind.name else ""
+
+
+def _declaration(child: Field) -> str:
+    return str(child.metadata.get(CHAR_TYPE, ""))
+
+
+def _declare(kind: DeltaType, declared: str, names: tuple[str, ...]) -> DeltaType:
+    """Put text types of a type in Spark's notation into the same type's tree."""
+    if "char(" not in declared:
+        return kind
     inside = _split_type(declared)
     match kind:
-        case Primitive("string") if declared.startswith("char("):
+        case Primitive("string") if declared.startswith(names):
             return Primitive(declared)
         case Array(element, nulls) if len(inside) == 1:
-            return Array(_declare(element, inside[0]), nulls)
+            return Array(_declare(element, inside[0], names), nulls)
         case Map(key, value, nulls) if len(inside) == 2:  # noqa: PLR2004
-            return Map(_declare(key, inside[0]), _declare(value, inside[1]), nulls)
+            return Map(_declare(key, inside[0], names), _declare(value, inside[1], names), nulls)
         case Struct(fields) if len(inside) == len(fields):
             texts = [
                 text.removeprefix(child.name).removeprefix(f"`{child.name}`").lstrip(": ")
@@ -160,7 +181,7 @@ def _declare(kind: DeltaType, declared: str) -> DeltaType:
             ]
             return Struct(
                 tuple(
-                    replace(child, type=_declare(child.type, text))
+                    replace(child, type=_declare(child.type, text, names))
                     for child, text in zip(fields, texts, strict=True)
                 )
             )

@@ -28,14 +28,19 @@ def count_rows(files: pa.Table) -> int | None:
 def live_rows(files: pa.Table) -> pa.Array:
     """Rows of each file after its deletion vector; null when unknown."""
     deleted = pc.coalesce(pc.struct_field(files["dv"], "cardinality"), pa.scalar(0, pa.int64()))
-    return _flat(pc.subtract(physical_rows(files), deleted))
+    return _counted(_flat(pc.subtract(physical_rows(files), deleted)))
 
 
 def physical_rows(files: pa.Table) -> pa.Array:
     """Rows in each file, deleted ones included; null when unknown."""
     if "rows" in files.column_names:
         return _flat(files["rows"])
-    return stats_column(files, ("numRecords",), pa.int64())
+    return _counted(stats_column(files, ("numRecords",), pa.int64()))
+
+
+def _counted(rows: pa.Array) -> pa.Array:
+    """The numbers that can be numbers of rows: some writers put -1 for unknown."""
+    return pc.if_else(pc.less(rows, 0), pa.scalar(None, pa.int64()), rows)
 
 
 def stats_column(files: pa.Table, path: Sequence[str], kind: pa.DataType) -> pa.Array:

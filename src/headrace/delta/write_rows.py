@@ -19,6 +19,7 @@ from headrace.delta.write_files import FilePlan, FileWriter
 from headrace.delta.write_partitions import empty_as_null, partition_names
 from headrace.delta.write_schema import data_schema, extend_schema, partition_fields, storable
 from headrace.delta.write_stats import plan_leaves
+from headrace.delta.write_texts import fit_texts
 from headrace.exceptions import ConstraintViolatedError, SchemaMismatchError
 
 
@@ -106,6 +107,7 @@ class RowWriter:
         rows = Columns(plan.table).convert(data, schema)
         present = {name.lower() for name in data.schema.names}
         rows = fill_missing(plan.table, rows, present, schema)
+        rows = fit_texts(rows, schema)
         rows = empty_as_null(rows, partition_fields(schema, plan.partition_columns))
         plan.guard.check(rows)
         self._check_replaced(rows)

@@ -31,7 +31,7 @@ HeadraceError
 └── DataError                 table, version or schema
     ├── TableNotFoundError, VersionNotFoundError, LogIncompleteError, LogCorruptError
     ├── UnsupportedTableError, UnreadableColumnError, ChangesUnavailableError
-    ├── SnapshotExpiredError, RowCountError
+    ├── SnapshotExpiredError, UnreadableFileError, RowCountError
     ├── UnsupportedWriteError, UnwritableTypeError, SchemaMismatchError
     └── ConstraintViolatedError, CommitExpiredError
 
@@ -100,9 +100,11 @@ from headrace.exceptions.reading import (
     LogIncompleteError,
     ReadRequestError,
     RowCountError,
+    RowCountWarning,
     SnapshotExpiredError,
     TableNotFoundError,
     UnreadableColumnError,
+    UnreadableFileError,
     UnsupportedTableError,
     VersionNotFoundError,
 )
@@ -190,6 +192,7 @@ __all__ = [
     "RepairConflictError",
     "ResultError",
     "RowCountError",
+    "RowCountWarning",
     "RunBusyError",
     "RunFailedError",
     "RunNotFoundError",
@@ -216,6 +219,7 @@ __all__ = [
     "TriggerTakenError",
     "UnknownKeyError",
     "UnreadableColumnError",
+    "UnreadableFileError",
     "UnsupportedTableError",
     "UnsupportedWriteError",
     "UnwritableTypeError",

@@ -180,8 +180,31 @@ class SnapshotExpiredError(DataError):
         )
 
 
+class UnreadableFileError(DataError):
+    """A data file is no Parquet that can be read: damaged, cut, encrypted or something else."""
+
+    table: str
+    version: int
+    file: str
+    found: str
+
+    def describe(self) -> str:
+        return lines(
+            f"{self.file} of {self.table} version {self.version} can't be read as Parquet.",
+            f"Found: {self.found}",
+            "restore the file, or read a version without it",
+        )
+
+
+class RowCountWarning(UserWarning):
+    """A data file has another number of rows than the log says, and the size that it says.
+
+    Its writer miscounted. All rows of the file are read; counts that come from the log are off.
+    """
+
+
 class RowCountError(DataError):
-    """A data file has another number of rows than the log says."""
+    """A data file has another size and another number of rows than the log says."""
 
     table: str
     version: int
@@ -192,6 +215,6 @@ class RowCountError(DataError):
     def describe(self) -> str:
         return lines(
             f"{self.file} of {self.table} version {self.version} has another number of rows.",
-            f"The log says {self.expected}, the file holds {self.found}.",
-            "the file was changed after its commit; restore it, or rewrite the table with Spark",
+            f"The log says {self.expected}, the file holds {self.found}, and its size differs too.",
+            "the file was replaced after its commit; restore it, or read a version without it",
         )
