@@ -12,11 +12,14 @@ from headrace.ledger.migrate import upgrade
 from headrace.ledger.notes import NoteStore
 from headrace.ledger.notices import NoticeStore
 from headrace.ledger.queries import ReadStore
+from headrace.ledger.trigger_queries import TriggerReadStore
 from headrace.ledger.triggers import TriggerStore
 from headrace.ledger.usage import UsageStore
 
 
-class Ledger(TriggerStore, MarkStore, NoteStore, NoticeStore, UsageStore, ReadStore):
+class Ledger(
+    TriggerStore, TriggerReadStore, MarkStore, NoteStore, NoticeStore, UsageStore, ReadStore
+):
     """The truth about runs. Safe to use from many threads; each process opens its own.
 
     Example:
