@@ -80,6 +80,17 @@ def test_a_server_that_ends_at_once_shows_its_log(tmp_path):
     assert not broken.state_file.exists()
 
 
+def test_a_server_is_found_also_when_the_clock_was_set_back(tmp_path, monkeypatch):
+    one = server(tmp_path)
+    try:
+        url = one.ensure()
+        real = psutil.Process.create_time
+        monkeypatch.setattr(psutil.Process, "create_time", lambda process: real(process) - 3600)
+        assert one.find() == url
+    finally:
+        one.stop()
+
+
 def test_a_state_file_of_another_process_is_not_trusted(tmp_path):
     old = server(tmp_path)
     # The id of this very process, with the start time of one that is long gone.

@@ -25,6 +25,16 @@ def test_kept_records_are_sent_in_order_and_removed(tmp_path):
     assert outbox.waiting() == []
 
 
+def test_a_clock_that_is_set_back_changes_no_order(tmp_path, monkeypatch):
+    outbox, sent = Outbox(tmp_path), []
+    moments = iter([5_000_000_000, 1_000_000_000, 2_000_000_000])
+    monkeypatch.setattr("headrace.tracking.outbox.time.time_ns", lambda: next(moments))
+    for name in "abc":
+        outbox.keep(log(name))
+    outbox.flush(sent.append)
+    assert [record.tags["name"] for record in sent] == ["a", "b", "c"]
+
+
 def test_a_record_that_fails_stays_with_all_after_it(tmp_path):
     outbox, sent = Outbox(tmp_path), []
     for name in "abc":

@@ -78,8 +78,7 @@ def _add_attempt(branch: Tree, attempt: AttemptRecord) -> None:
     if attempt.reused_from is not None:
         parts.append(f"reused by repair {attempt.repair_seq}")
     elif attempt.started_at is not None:
-        end = attempt.ended_at or datetime.now(UTC)
-        parts.append(seconds_text((end - attempt.started_at).total_seconds()))
+        parts.append(seconds_text(_took_s(attempt, attempt.started_at)))
         parts += _usage(attempt)
         if attempt.profile:
             parts.append(f"on {attempt.profile}")
@@ -94,6 +93,13 @@ def _add_attempt(branch: Tree, attempt: AttemptRecord) -> None:
         node.add(Text(f"{attempt.error.type}: {first}", style="red"))
     if attempt.log_path and attempt.reused_from is None:
         node.add(Text(attempt.log_path, style="dim"))
+
+
+def _took_s(attempt: AttemptRecord, begin: datetime) -> float:
+    """What was measured, which no clock on a wall changes; else by the times of day."""
+    measured = (attempt.usage or {}).get("wall_s")
+    by_clock = ((attempt.ended_at or datetime.now(UTC)) - begin).total_seconds()
+    return float(measured or max(0.0, by_clock))
 
 
 def _usage(attempt: AttemptRecord) -> list[str]:

@@ -203,7 +203,8 @@ def _when(moment: datetime | None) -> str | None:
 def _took(begin: datetime | None, end: datetime | None) -> str | None:
     if begin is None:
         return None
-    return seconds_text(((end or datetime.now(UTC)) - begin).total_seconds())
+    # A clock that was set back in between makes it unknown, not negative.
+    return seconds_text(max(0.0, ((end or datetime.now(UTC)) - begin).total_seconds()))
 
 
 def used_text(used: dict[str, float]) -> str:

@@ -23,6 +23,7 @@ from typing import Any
 
 import psutil
 
+from headrace.engines.process_tree import read_process
 from headrace.exceptions import PortInUseError, ServerStartError
 
 START_LIMIT_S = 300.0
@@ -130,7 +131,8 @@ class Server:
         return url
 
     def _remember(self, pid: int, url: str) -> None:
-        state = {"pid": pid, "started": psutil.Process(pid).create_time(), "url": url}
+        seen = read_process(pid)
+        state = {"pid": pid, "started": seen.started if seen else None, "url": url}
         partial = self.state_file.with_suffix(".partial")
         partial.write_text(json.dumps(state), encoding="utf-8")
         partial.replace(self.state_file)
@@ -246,9 +248,11 @@ def _locked(path: Path) -> Iterator[None]:
 def _process(state: dict[str, Any]) -> psutil.Process | None:
     """The process that a state file speaks of, unless its id has since gone to another one."""
     try:
-        process = psutil.Process(int(state["pid"]))
-        same = abs(process.create_time() - float(state["started"])) < 1
-        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+        seen = read_process(int(state["pid"]))
+        # In ticks since the boot: psutil's times move when the wall clock is set.
+        if seen is None or seen.started != state["started"] or seen.state in "ZX":
+            return None
+        return psutil.Process(seen.pid)
     except (psutil.Error, KeyError, TypeError, ValueError):
         return None
 

@@ -24,13 +24,19 @@ class Outbox:
     def keep(self, log: RunLog) -> Path:
         """Save a record; a crash leaves either the whole file or none."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        name = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.json"
+        name = f"{self._next_place():020d}-{uuid.uuid4().hex[:8]}.json"
         partial = self.folder / f".{name}.partial"
         with partial.open("w", encoding="utf-8") as file:
             file.write(log.model_dump_json())
             file.flush()
             os.fsync(file.fileno())
         return partial.rename(self.folder / name)
+
+    def _next_place(self) -> int:
+        """The time, or just after what waits already: a clock that is set back changes no order."""
+        waiting = self.waiting()
+        last = int(waiting[-1].name.partition("-")[0]) if waiting else 0
+        return max(time.time_ns(), last + 1)
 
     def waiting(self) -> list[Path]:
         """The kept records, oldest first."""

@@ -16,6 +16,7 @@ from headrace import continuous, cron, interval, on_files, on_pipeline, on_table
 from headrace.ledger.firing_records import FiringRequest
 from headrace.ledger.records import RunRequest
 from headrace.ledger.store import open_ledger
+from headrace.orchestration.triggers import watchers
 from tests.orchestration.triggers.conftest import World, served
 
 HOURLY = cron("0 * * * *", name="hourly", parameters={"time": "{{ trigger.time }}"})
@@ -241,6 +242,24 @@ def test_quiet_time_and_gap_hold_a_run_back(world):
     world.pass_s(30)
     serving.turn()
     assert [firing.facts["version"] for firing in world.ledger.list_firings("p")] == [4]
+
+
+def test_a_gap_passes_also_when_the_clock_is_set_back_an_hour(world, monkeypatch):
+    class Back(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(tz) - timedelta(hours=1)
+
+    table = str(world.project.root / "lake" / "flights")
+    serving = world.serve(served(on_table("flights", min_gap_s=600, name="t")))
+    write_deltalake(table, rows())
+    serving.turn()
+    monkeypatch.setattr(watchers, "datetime", Back)
+    write_deltalake(table, rows(), mode="append")
+    for passed, runs in ((0, 1), (590, 1), (20, 2)):
+        world.pass_s(passed)
+        serving.turn()
+        assert len(world.runs()) == runs, passed
 
 
 def test_a_busy_pipeline_loses_no_table_version_and_no_file(world):

@@ -218,7 +218,7 @@ def _about(run: RunRecord, repair: RepairRecord) -> str:
     lines += [f"parameters {', '.join(f'{k}={v}' for k, v in run.parameters.items())[:500] or '-'}"]
     if repair.started_at:
         end = repair.ended_at or datetime.now(UTC)
-        seconds = (end - repair.started_at).total_seconds()
+        seconds = max(0.0, (end - repair.started_at).total_seconds())
         lines.append(f"started    {repair.started_at.isoformat()}, {seconds:.0f} s")
     return "\n".join(lines)
 

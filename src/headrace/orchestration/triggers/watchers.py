@@ -91,6 +91,7 @@ class Watcher(ABC):
         self.pipeline = pipeline
         self.trigger = trigger
         self.around = around
+        self._fired: tuple[datetime, float] | None = None
 
     @abstractmethod
     def first_cursor(self) -> dict[str, Any]:
@@ -153,10 +154,13 @@ class Watcher(ABC):
         return len(active) >= self.pipeline.policy.max_concurrent
 
     def gap_s(self, record: TriggerRecord) -> float | None:
-        """Seconds since the trigger's last run was made; a clock that was set back gives 0."""
+        """Seconds since the trigger made a run; they pass also when the clock is set back."""
         if record.fired_at is None:
             return None
-        return max(0.0, (datetime.now(UTC) - record.fired_at).total_seconds())
+        if self._fired is None or self._fired[0] != record.fired_at:
+            told = (datetime.now(UTC) - record.fired_at).total_seconds()
+            self._fired = record.fired_at, self.around.clock() - max(0.0, told)
+        return self.around.clock() - self._fired[1]
 
 
 class ScheduleWatcher(Watcher):
