@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.engines.shared import open_shared
+from headrace.engines.spark import spark_settings
 from headrace.exceptions import TaskCancelledError, TaskFailedError
 from headrace.profiles.models import SparkProfile
 from headrace.profiles.storage import Storage
@@ -156,3 +157,11 @@ def test_tasks_of_a_run_share_a_connect_server_that_ends_with_the_run(spark_proj
             )
         assert engine.usage.memory_mib > 200
     assert [process for process in host if process.is_running()] == []
+
+
+def test_a_profiles_own_options_of_the_jvm_come_after_ours(tmp_path):
+    name = "spark.driver.extraJavaOptions"
+    profile = SparkProfile(name="etl", spark_conf={name: "-XX:TieredStopAtLevel=1"})
+    options = spark_settings(profile, app_name="test", scratch=tmp_path)[name]
+    assert options.endswith(" -XX:TieredStopAtLevel=1")
+    assert f"-Djava.io.tmpdir={tmp_path / 'tmp'}" in options

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _BESIDE_HEAP_MIB: Final = 448
 _LEAST_HEAP_MIB: Final = 320
 _FEW_CORES: Final = 2
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 _LOG4J: Final = """\
 rootLogger.level = warn
@@ -163,7 +164,6 @@ def spark_settings(
         "spark.driver.memory": f"{heap_mib(profile.memory_mib)}m",
         # On the class path and not in `spark.jars`: nothing is copied at each start.
         "spark.driver.extraClassPath": jars,
-        "spark.driver.extraJavaOptions": _java_options(profile.cores, scratch),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
@@ -181,7 +181,16 @@ def spark_settings(
         "spark.databricks.delta.snapshotPartitions": str(max(1, profile.cores)),
         **log_store_conf(storage),
         **profile.spark_conf,
+        _JAVA_OPTIONS: " ".join(
+            [*_java_options(profile.cores, scratch), *_wanted_options(profile)]
+        ),
     }
+
+
+def _wanted_options(profile: SparkProfile) -> list[str]:
+    """The profile's own options of the JVM, which come after ours: the last of two counts."""
+    wanted = profile.spark_conf.get(_JAVA_OPTIONS)
+    return [wanted] if wanted else []
 
 
 def session_jars(profile: SparkProfile, storage: Storage) -> list[Path]:
@@ -195,12 +204,11 @@ def heap_mib(memory_mib: int) -> int:
     return max(_LEAST_HEAP_MIB, min(memory_mib * 3 // 4, memory_mib - _BESIDE_HEAP_MIB))
 
 
-def _java_options(cores: int, scratch: Path) -> str:
+def _java_options(cores: int, scratch: Path) -> list[str]:
     options = ["-Xss4m", "-Duser.timezone=UTC", "-XX:-UsePerfData"]
     if cores <= _FEW_CORES:
         options.append("-XX:+UseSerialGC")  # smaller, and no slower without cores to spare
-    options += [f'"-Dderby.system.home={scratch}"', f'"-Djava.io.tmpdir={scratch / "tmp"}"']
-    return " ".join(options)
+    return [*options, f'"-Dderby.system.home={scratch}"', f'"-Djava.io.tmpdir={scratch / "tmp"}"']
 
 
 def _start(settings: Mapping[str, str]) -> SparkSession:
