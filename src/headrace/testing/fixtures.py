@@ -28,7 +28,9 @@ os.environ.update(ray_environment())
 @pytest.fixture(scope="session")
 def local_spark() -> Iterator[SparkSession]:
     """A Spark session with Delta on two cores, the same for all tests."""
-    profile = SparkProfile(name="test", cores=2, memory_mib=1536)
+    # Tests are short: the JVM's second compiler would take more time than it saves.
+    conf = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+    profile = SparkProfile(name="test", cores=2, memory_mib=1536, spark_conf=conf)
     with open_spark(profile, app_name="headrace-tests") as session:
         yield session
 
