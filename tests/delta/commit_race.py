@@ -23,15 +23,16 @@ from headrace.engines.spark import open_spark
 from headrace.exceptions import ConcurrentWriteError
 from headrace.profiles.models import SparkProfile
 from headrace.profiles.storage import Storage
+from headrace.testing.fixtures import SHORT_JOBS
 
 URI = "s3://lake/race"
 
 
 def main(store: str, commits: int, log_store: str) -> dict[str, Any]:
     storage = Storage(kind="s3", allow_http=True, **json.loads(store))
-    conf = {}
+    conf = dict(SHORT_JOBS)
     if log_store != "ours":
-        conf = {f"spark.delta.logStore.{scheme}.impl": log_store for scheme in ("s3", "s3a")}
+        conf |= {f"spark.delta.logStore.{scheme}.impl": log_store for scheme in ("s3", "s3a")}
     profile = SparkProfile(name="race", cores=2, memory_mib=1536, spark_conf=conf)
     options = storage.delta_options()
     write_deltalake(URI, rows_of("first", 0), storage_options=options)

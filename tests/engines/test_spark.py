@@ -15,6 +15,7 @@ from headrace.engines.spark import spark_settings
 from headrace.exceptions import TaskCancelledError, TaskFailedError
 from headrace.profiles.models import SparkProfile
 from headrace.profiles.storage import Storage
+from headrace.testing.fixtures import SHORT_JOBS
 
 pytestmark = pytest.mark.spark
 
@@ -90,7 +91,10 @@ def test_a_spark_task_has_its_own_session_and_cancel_ends_it_with_its_jvm(
 
     threading.Thread(target=press).start()
     profile = SparkProfile(
-        name="etl", cores=2, memory_mib=1536, spark_conf={"spark.sql.shuffle.partitions": "3"}
+        name="etl",
+        cores=2,
+        memory_mib=1536,
+        spark_conf=SHORT_JOBS | {"spark.sql.shuffle.partitions": "3"},
     )
     storage = Storage(
         kind="s3", endpoint="https://s3.test", access_key="me", secret_key="hush:=\\é"
@@ -123,7 +127,7 @@ def test_a_spark_task_has_its_own_session_and_cancel_ends_it_with_its_jvm(
 
 def test_tasks_of_a_run_share_a_connect_server_that_ends_with_the_run(spark_project):
     project = spark_project
-    profile = SparkProfile(name="etl", cores=2, memory_mib=1536, reuse="run")
+    profile = SparkProfile(name="etl", cores=2, memory_mib=1536, reuse="run", spark_conf=SHORT_JOBS)
     folder = project.root / ".headrace/runs/run1/engine"
     with open_shared(profile, root=project.root, folder=folder) as engine:
         host = project.processes()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 # Ray reads these when it is imported, which a test may do long before its cluster starts.
 os.environ.update(ray_environment())
 
+SHORT_JOBS: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+"""Spark settings for tests: the JVM's second compiler would take more time than it saves."""
+
 
 @pytest.fixture(scope="session")
 def local_spark() -> Iterator[SparkSession]:
     """A Spark session with Delta on two cores, the same for all tests."""
-    # Tests are short: the JVM's second compiler would take more time than it saves.
-    conf = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-    profile = SparkProfile(name="test", cores=2, memory_mib=1536, spark_conf=conf)
+    profile = SparkProfile(name="test", cores=2, memory_mib=1536, spark_conf=SHORT_JOBS)
     with open_spark(profile, app_name="headrace-tests") as session:
         yield session
 

@@ -87,6 +87,14 @@ def long_one(seconds: float = 600, tidy: float = 0) -> None:
 
 
 @pipeline
+def long_one_by_hand(seconds: float = 600, tidy: float = 1) -> None:
+    try:
+        sample_steps.sleep_long(seconds)
+    finally:
+        steps.tidy_up(seconds=tidy)
+
+
+@pipeline
 def waiting_to_retry() -> None:
     steps.patient.submit().result()
 
