@@ -2,6 +2,10 @@ from __future__ import annotations
 
 import json
 
+from headrace.ledger.records import Outcome
+from headrace.ledger.store import open_ledger
+from tests.ledger.conftest import Driver
+
 
 def test_list_prints_each_profile(headrace):
     result = headrace("profiles", "list")
@@ -91,3 +95,18 @@ def test_a_broken_file_is_one_clear_error(headrace, project):
     assert result.stderr.startswith(
         "ProfileError: infra/profiles/local.toml:1:14: this is not TOML"
     )
+
+
+def test_advise_names_the_profile_whose_memory_is_nearly_used_up(headrace, project):
+    used = {"wall_s": 600.0, "cpu_s": 590.0, "memory_mib_reserved": 64}
+    with open_ledger(f"sqlite:///{project}/.headrace/ledger.db") as ledger:
+        driver = Driver(ledger, environment="local")
+        for profile, peak in (("etl", 40.0), ("tiny", 62.0)):
+            attempt = driver.start("load", key=profile, profile=profile, limits={})
+            usage = {**used, "peak_memory_mib": peak}
+            ledger.finish_attempt(attempt.id, attempt.token, Outcome(state="success", usage=usage))
+        driver.finish()
+    [advice] = json.loads(headrace("profiles", "advise", "--json").stdout)
+    assert (advice["profile"], advice["change"]) == ("tiny", 'memory = "256MiB"')
+    assert "load used at most 62 MiB, 97% of what is reserved" in advice["found"]
+    assert "2 attempts since 30d" in headrace("profiles", "advise").stdout

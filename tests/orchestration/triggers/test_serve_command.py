@@ -12,12 +12,15 @@ import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+from prefect.states import Cancelling, Scheduled
 
 from headrace.ledger.store import open_ledger
 
 pytestmark = [pytest.mark.prefect, pytest.mark.timeout(900)]
 
 FLOWS = """
+import time
+
 from headrace import cron, interval, on_files, on_pipeline, pipeline, python_task
 
 
@@ -26,6 +29,8 @@ def handle(item: str) -> str:
     print("handling", item)
     if "bad" in item:
         raise ValueError(f"{item} can't be read")
+    if "slow" in item:
+        time.sleep(900)
     return item
 
 
@@ -221,3 +226,42 @@ def test_kill_9_and_a_restart_lose_nothing_and_double_nothing(project, client):
     assert len(project.ledger.list_runs(pipeline="arrive")) == 4
     # Prefect's coming runs are still those of one schedule.
     assert len(deployment(client, "arrive").schedules) == 1
+
+
+def test_a_person_pauses_and_fires_from_the_command_line(project):
+    project.headrace("triggers", "pause", "arrive", "files")
+    (project.root / "in" / "d.csv").write_text("1")
+    listed = json.loads(project.headrace("triggers", "list", "--json"))
+    [state] = [row["state"] for row in listed if row["trigger"] == "files"]
+    assert state.startswith("paused by ")
+    fire = ["triggers", "fire", "arrive", "files"]
+    wanted = {"files": [str(project.root / "in" / "d.csv")]}
+    assert json.loads(project.headrace(*fire, "--dry-run"))["parameters"] == wanted
+    assert len(project.ledger.list_runs(pipeline="arrive")) == 4
+    made = json.loads(project.headrace(*fire, "--json"))
+    run = project.runs("arrive", 5)[0]
+    assert (run.id, run.parameters) == (made["run"], wanted)
+    project.headrace("triggers", "resume", "arrive", "files")
+    (project.root / "in" / "e.csv").write_text("1")
+    assert project.runs("arrive", 6)[0].parameters == {"files": [str(project.root / "in/e.csv")]}
+
+
+def test_cancel_and_retry_on_prefects_page_reach_the_run(project, client):
+    (project.root / "in" / "slow.csv").write_text("1")
+    wait_for(lambda: project.ledger.list_runs(pipeline="arrive")[0].state == "running")
+    run = project.ledger.list_runs(pipeline="arrive")[0]
+    wait_for(
+        lambda: any(a.state == "running" for a in project.ledger.latest_attempts(run.id).values())
+    )
+    flow_run_id = project.ledger.get_run(run.id).prefect_flow_run_id
+    client.set_flow_run_state(flow_run_id, Cancelling(), force=True)
+    assert project.runs("arrive", 7, "cancelled")[0].id == run.id
+    wait_for(lambda: client.read_flow_run(flow_run_id).state.type == "CANCELLED")
+
+    flow = project.root / "flows" / "arriving.py"
+    flow.write_text(flow.read_text().replace('if "slow" in item', 'if "slowest" in item'))
+    pressed = Scheduled(name="AwaitingRetry", message="Retry from the UI")
+    client.set_flow_run_state(flow_run_id, pressed, force=True)
+    wait_for(lambda: project.ledger.get_run(run.id).state == "success")
+    assert project.ledger.current_repair(run.id).seq == 1
+    wait_for(lambda: client.read_flow_run(flow_run_id).state.type == "COMPLETED")
