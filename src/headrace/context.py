@@ -61,10 +61,12 @@ class TaskContext:
         storage: Credentials and endpoint of that storage.
         cores: CPU cores of the task's profile.
         workers: Workers of the task's profile.
+        memory_mib: Memory of the task's profile in MiB, or None outside of a profile.
         mlflow_run_id: The task's MLflow run, or None when nothing is tracked.
         logger: A logger whose lines reach the Prefect run and the attempt's log file.
         reads: Tables read so far, in order, each version once.
         writes: Tables written so far, in order.
+        models: Models that rows were made with so far, as `models:/NAME/VERSION`.
         attachments: Files and texts to show with the run.
     """
 
@@ -80,10 +82,12 @@ class TaskContext:
     storage: Storage = field(default_factory=Storage)
     cores: int = 1
     workers: int = 1
+    memory_mib: int | None = None
     mlflow_run_id: str | None = None
     logger: logging.Logger = field(default_factory=lambda: logging.getLogger("headrace.task"))
     reads: list[Lineage] = field(default_factory=list)
     writes: list[Lineage] = field(default_factory=list)
+    models: list[str] = field(default_factory=list)
     attachments: list[Attachment] = field(default_factory=list)
 
     def table_uri(self, name: str) -> str:
@@ -111,6 +115,11 @@ class TaskContext:
         """Note that the task read this version."""
         if all(seen.ref != ref for seen in self.reads):
             self.reads.append(Lineage(ref=ref, mode="read"))
+
+    def record_model(self, uri: str) -> None:
+        """Note that the task makes rows with this model; commits from here on name it."""
+        if uri not in self.models:
+            self.models.append(uri)
 
     def record_write(self, ref: TableRef, mode: str) -> None:
         """Note that the task made this version."""

@@ -28,6 +28,7 @@ ENGINES = {
     "docs/how-to/first-pipeline.md": ("spark", "ray"),
     "docs/how-to/read-delta-in-ray.md": ("spark", "ray"),
     "docs/how-to/test-your-tasks.md": ("spark",),
+    "docs/how-to/train-per-group.md": ("spark",),
     "docs/how-to/write-from-ray.md": ("ray",),
 }
 """Pages whose examples need an engine; others run without one. `spark` is a name in their blocks."""

@@ -90,6 +90,7 @@ def make_context(spec: AttemptSpec) -> TaskContext:
         storage=spec.storage,
         cores=spec.profile.cores,
         workers=spec.profile.workers,
+        memory_mib=spec.profile.memory_mib,
         mlflow_run_id=spec.mlflow_run_id,
     )
 

@@ -15,6 +15,7 @@ HeadraceError
 │   ├── RepairConflictError, NothingToRepairError, TriggerTakenError
 │   ├── TriggerDefinitionError, TriggerNotFoundError
 │   ├── MlRequestError, NestedLayersError, DataTooLargeError
+│   ├── GroupsTooLargeError, ModelSignatureError
 │   └── (feature modules add theirs below these)
 ├── EngineError               infrastructure; a retry may help
 │   ├── JavaNotFoundError, JarsUnavailableError, PortInUseError, ServerStartError
@@ -33,7 +34,7 @@ HeadraceError
     ├── UnsupportedTableError, UnreadableColumnError, ChangesUnavailableError
     ├── SnapshotExpiredError, UnreadableFileError, RowCountError
     ├── UnsupportedWriteError, UnwritableTypeError, SchemaMismatchError
-    └── ConstraintViolatedError, CommitExpiredError
+    └── ConstraintViolatedError, CommitExpiredError, BadRowsError
 
 Each text has three lines: what happened with its names; what was found or is allowed; something
 to paste.
@@ -73,8 +74,11 @@ from headrace.exceptions.flows import (
     TaskNotFoundError,
 )
 from headrace.exceptions.ml import (
+    BadRowsError,
     DataTooLargeError,
+    GroupsTooLargeError,
     MlRequestError,
+    ModelSignatureError,
     NestedLayersError,
     WorkersLostError,
 )
@@ -150,6 +154,7 @@ from headrace.exceptions.writing import (
 
 __all__ = [
     "ArgumentError",
+    "BadRowsError",
     "ChangesUnavailableError",
     "CodeTooLargeError",
     "ColumnNotFoundError",
@@ -168,6 +173,7 @@ __all__ = [
     "FilterError",
     "FlowImportError",
     "FlowNotFoundError",
+    "GroupsTooLargeError",
     "HeadraceError",
     "JarsUnavailableError",
     "JavaNotFoundError",
@@ -180,6 +186,7 @@ __all__ = [
     "LogIncompleteError",
     "MemoryLimitError",
     "MlRequestError",
+    "ModelSignatureError",
     "NestedLayersError",
     "NothingToRepairError",
     "ParameterError",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.exceptions.base import EngineError, UserError, lines
+from headrace.exceptions.base import DataError, EngineError, UserError, lines
 
 
 class MlRequestError(UserError):
@@ -46,6 +46,80 @@ class DataTooLargeError(UserError):
             "Every worker would hold a copy of its own.",
             "write it with headrace.write_arrow, and read what is needed in the function: "
             "read_arrow(table, columns=[...])",
+        )
+
+
+class GroupsTooLargeError(UserError):
+    """Groups of a table don't fit into the memory of a worker.
+
+    Attributes:
+        table: The table, with its version.
+        groups: Each with its rows and the MiB that it needs, largest first.
+        limit_mib: What a worker has.
+    """
+
+    table: str
+    groups: list[str]
+    limit_mib: int
+
+    def describe(self) -> str:
+        shown = self.groups[:5]
+        more = f", and {len(self.groups) - 5} more" if len(self.groups) > len(shown) else ""
+        return lines(
+            f"{len(self.groups)} groups of {self.table} don't fit into a worker: "
+            f"{', '.join(shown)}{more}.",
+            f"A worker has {self.limit_mib:,} MiB for rows, their copy as pandas, and what is made "
+            "of them.",
+            'on_large="sample" (or "iterate", "alone", "leave"), fewer columns, or more memory in '
+            "the profile",
+        )
+
+
+class ModelSignatureError(UserError):
+    """A table does not have what a model's signature asks for.
+
+    Attributes:
+        model: The model.
+        table: The table, with its version.
+        problems: What is wrong, a sentence for each column.
+    """
+
+    model: str
+    table: str
+    problems: list[str]
+
+    def describe(self) -> str:
+        return lines(
+            f"{self.table} does not fit the signature of {self.model}: {'; '.join(self.problems)}.",
+            "No row was scored.",
+            "score a table with the columns that the model was trained on, or another version of "
+            "the model",
+        )
+
+
+class BadRowsError(DataError):
+    """More rows than were allowed can't be scored.
+
+    Attributes:
+        error: The model's own error for the first of them.
+        row: That row, as JSON.
+        bad: How many rows there are at least.
+        allowed: How many are allowed.
+        table: The table with its version.
+    """
+
+    error: str
+    row: str
+    bad: int
+    allowed: int
+    table: str
+
+    def describe(self) -> str:
+        return lines(
+            f"{self.error}, for the row {self.row[:300]}",
+            f"{self.bad:,} rows or more of {self.table} can't be scored, {self.allowed:,} are "
+            "allowed; nothing was written.",
+            f"mend the rows or the model, or max_bad_rows={self.bad * 2}",
         )
 
 

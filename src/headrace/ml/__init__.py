@@ -9,18 +9,30 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headrace.ml.group_results import GroupResult
+    from headrace.ml.groups import train_per_group
     from headrace.ml.layers import current_layers, refuse_nested
     from headrace.ml.threads import thread_caps
     from headrace.ml.tune_result import TuneResult
     from headrace.ml.tuning import tune
 
-__all__ = ["TuneResult", "current_layers", "refuse_nested", "thread_caps", "tune"]
+__all__ = [
+    "GroupResult",
+    "TuneResult",
+    "current_layers",
+    "refuse_nested",
+    "thread_caps",
+    "train_per_group",
+    "tune",
+]
 
 _MODULES = {
+    "GroupResult": "group_results",
     "TuneResult": "tune_result",
     "current_layers": "layers",
     "refuse_nested": "layers",
     "thread_caps": "threads",
+    "train_per_group": "groups",
     "tune": "tuning",
 }
 

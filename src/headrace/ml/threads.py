@@ -6,7 +6,8 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
 
 # Read when a library is loaded; LOKY's bounds what scikit-learn makes of n_jobs=-1.
 VARIABLES: Final = (
@@ -54,13 +55,9 @@ def thread_caps(threads: int) -> Iterator[None]:
 
 
 def _limit_loaded(stack: ExitStack, threads: int) -> None:
-    if "numpy" in sys.modules:
-        try:
-            from threadpoolctl import threadpool_limits
-        except ImportError:
-            pass
-        else:
-            stack.enter_context(threadpool_limits(threads))
+    controller = _controller(len(sys.modules)) if "numpy" in sys.modules else None
+    if controller is not None:
+        stack.enter_context(controller.limit(limits=threads))
     if "xgboost" in sys.modules:
         import xgboost
 
@@ -68,3 +65,13 @@ def _limit_loaded(stack: ExitStack, threads: int) -> None:
         before = xgboost.get_config()["nthread"] or len(os.sched_getaffinity(0))
         xgboost.set_config(nthread=threads)
         stack.callback(xgboost.set_config, nthread=before)
+
+
+@lru_cache(maxsize=1)
+def _controller(modules: int) -> Any:  # noqa: ARG001 - another number may mean another library
+    """The thread pools that are loaded; looking for them takes milliseconds, for each group."""
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        return None
+    return ThreadpoolController()
