@@ -91,7 +91,7 @@ def show_table(
     """Show a table's schema, size, and history: which run wrote which version from what."""
     from headrace.delta.history import load_history
 
-    environment, snapshot = _load(table, env, version)
+    environment, snapshot = load_table(table, env, version)
     history = load_history(snapshot.uri, storage=environment.storage, limit=limit)
     if json:
         print_json({**_facts(table, snapshot), "history": [asdict(commit) for commit in history]})
@@ -120,7 +120,7 @@ def check_table(
     """Check that a table can be read right, and say what could be better about it."""
     from headrace.cli.table_advice import advise, write_refusals, writer_duties
 
-    _, snapshot = _load(table, env, version)
+    _, snapshot = load_table(table, env, version)
     advice, duties = advise(snapshot), writer_duties(snapshot)
     refusals = write_refusals(snapshot)
     protocol = snapshot.protocol
@@ -228,7 +228,8 @@ def _environment(env: str | None) -> Environment:
     return environment.model_copy(update={"storage": environment.storage.fresh()})
 
 
-def _load(table: str, env: str | None, version: int | None) -> tuple[Environment, Snapshot]:
+def load_table(table: str, env: str | None, version: int | None) -> tuple[Environment, Snapshot]:
+    """A table that a user names, and the environment whose lake it is in."""
     from headrace.context import resolve_table
     from headrace.delta.snapshot import load_snapshot
     from headrace.exceptions import TableNotFoundError, UserError, closest, lines
@@ -309,7 +310,7 @@ def _print_history(history: list[Commit]) -> None:
                 _count(commit.rows),
                 commit.run,
                 commit.task,
-                ", ".join(commit.inputs),
+                ", ".join([*commit.inputs, *commit.models]),
             )
             for commit in history
         ),

@@ -29,6 +29,7 @@ class Commit:
         task: Its task, with the for-each item behind a slash.
         attempt: Its attempt.
         inputs: What the task had read by then: `flights@v3`.
+        models: Models that made the rows: `models:/flight-delay/3`.
     """
 
     version: int
@@ -41,6 +42,7 @@ class Commit:
     task: str | None = None
     attempt: int | None = None
     inputs: list[str] = field(default_factory=list)
+    models: list[str] = field(default_factory=list)
 
 
 def load_history(uri: str, *, storage: Storage | None = None, limit: int = 20) -> list[Commit]:
@@ -88,6 +90,7 @@ def parse_commit(version: int, actions: list[dict[str, Any]], time_ms: int | Non
             f"{read.get('table') or read.get('uri')}@v{read.get('version')}"
             for read in who.get("inputs") or ()
         ],
+        models=list(who.get("models") or ()),
     )
 
 

@@ -91,6 +91,7 @@ def lineage(context: TaskContext, key: WriteKey) -> dict[str, Any]:
                 {"table": seen.ref.name, "uri": seen.ref.uri, "version": seen.ref.version}
                 for seen in context.reads
             ],
+            **({"models": list(context.models)} if context.models else {}),
         }
     }
 

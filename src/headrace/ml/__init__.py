@@ -12,15 +12,18 @@ if TYPE_CHECKING:
     from headrace.ml.group_results import GroupResult
     from headrace.ml.groups import train_per_group
     from headrace.ml.layers import current_layers, refuse_nested
+    from headrace.ml.scoring import ScoreResult, score
     from headrace.ml.threads import thread_caps
     from headrace.ml.tune_result import TuneResult
     from headrace.ml.tuning import tune
 
 __all__ = [
     "GroupResult",
+    "ScoreResult",
     "TuneResult",
     "current_layers",
     "refuse_nested",
+    "score",
     "thread_caps",
     "train_per_group",
     "tune",
@@ -28,9 +31,11 @@ __all__ = [
 
 _MODULES = {
     "GroupResult": "group_results",
+    "ScoreResult": "scoring",
     "TuneResult": "tune_result",
     "current_layers": "layers",
     "refuse_nested": "layers",
+    "score": "scoring",
     "thread_caps": "threads",
     "train_per_group": "groups",
     "tune": "tuning",
