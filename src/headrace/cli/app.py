@@ -45,6 +45,9 @@ COMMANDS: Final[dict[str, Lazy]] = {
     ),
     "usage": Lazy("headrace.cli.usage", "What runs took and what they cost.", "Look"),
     "profiles": Lazy("headrace.cli.profiles", "List compute profiles, explain one.", "Look"),
+    "advise": Lazy(
+        "headrace.cli.advise", "Say which engine a table needs, if any, and why.", "Look"
+    ),
     "tables": Lazy("headrace.cli.tables", "List tables, show and check one.", "Look"),
     "gc": Lazy("headrace.cli.gc", "Remove what old runs left.", "Run"),
     "up": Lazy("headrace.cli.servers", "Start the project's Prefect server.", "Project", "up_app"),

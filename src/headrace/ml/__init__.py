@@ -9,6 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headrace.ml.advice import Advice
+    from headrace.ml.advising import advise
     from headrace.ml.group_results import GroupResult
     from headrace.ml.groups import train_per_group
     from headrace.ml.layers import current_layers, refuse_nested
@@ -18,9 +20,11 @@ if TYPE_CHECKING:
     from headrace.ml.tuning import tune
 
 __all__ = [
+    "Advice",
     "GroupResult",
     "ScoreResult",
     "TuneResult",
+    "advise",
     "current_layers",
     "refuse_nested",
     "score",
@@ -30,9 +34,11 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Advice": "advice",
     "GroupResult": "group_results",
     "ScoreResult": "scoring",
     "TuneResult": "tune_result",
+    "advise": "advising",
     "current_layers": "layers",
     "refuse_nested": "layers",
     "score": "scoring",
