@@ -45,9 +45,24 @@ CONDITIONS = [
     "b", "not b", "b = true", "b is true", "b is not false", "b is false", "b and i > 0", "b or null",
     "st.a > 0", "st.`A b` = ''", "st is null", "st.a is null", "ST.A >= 0 -- a comment",
     "cast(i as bigint) = l", "cast(l as string) = '7'", "isnull(i)", "isnotnull(i)",
+    "s || 'x' = 'abcx'", "concat(s, '-', s) = 'abc-abc'", "substring(s, 1, 2) = 'ab'", "substr(s, 0, 1) = 'a'",
+    "substring(s, 2) = 'bc'", "substring(s, 9, 2) = ''", "substring(s, 1, -1) = ''", "left(s, 2) = 'Ün'",
+    "right(s, 2) = 'bc'", "right(s, 9) = s", "right(s, 0) = ''", "startswith(s, 'a')", "endswith(s, 's')",
+    "contains(s, '%')", "ltrim('  x ') = 'x '", "rtrim(s || '  ') = s", "nvl(s, 'none') = 'none'",
+    "ifnull(l, 7L) = 7", "nullif(s, '') is null", "nullif(l, 7L) = 0", "if(b, i, 0) = 5", "if(l > 0, s, null) = 'abc'",
+    "case when i > 1 then 'big' when i > 0 then 'one' else s end = 'one'", "case when i > 1 then true end",
+    "case n when 1 then 'x' when 2 then 'y' else 'z' end in ('y', 'z')", "case i when null then true else false end",
+    "case when b then case when i > 1 then 1 else 2 end else 3 end = 2", "quarter(day) = 4", "dayofyear(day) = 60",
+    "weekofyear(day) = 52", "dayofweek(day) = 7", "weekday(day) = 5", "hour(ntz) = 1", "minute(ntz) = 59",
+    "second(ntz) = 40", "ucase(s) = 'ABC' or len(s) > 3", "case when s = 'a' or s = 'b' and b then 1 end is null",
     "null or n = 1", "true", "1 = 1 and n < 3", "n >= 0 and (n = 1 or n = 2) and not n = 2", "n = 0x or true",
 ]  # fmt: skip
-NOT_FOR_US = {"x < 'a' is null or true", "n = 0x or true", "upper(s) = 'ABC' or n > 3"}
+NOT_FOR_US = {
+    "x < 'a' is null or true",
+    "n = 0x or true",
+    "upper(s) = 'ABC' or n > 3",
+    "ucase(s) = 'ABC' or len(s) > 3",
+}
 
 
 def ours(condition):
@@ -79,7 +94,9 @@ def test_every_condition_that_is_answered_is_answered_as_spark_does(spark, tmp_p
     "text",
     [
         "s rlike 'a'", "t > '2020-01-01'", "cast(t as date) = '2020-01-01'", "year(t) = 2020",
-        "i / 0 = 1", "i % 0 = 1", "d / 2 = 1", "cast(s as int) = 1", "s > 1", "b > 1", "case when b then 1 end",
+        "i / 0 = 1", "i % 0 = 1", "d / 2 = 1", "cast(s as int) = 1", "s > 1", "b > 1", "case when b then 1 end", "case b when", "case end",
+    "case when b then 1 else 'x' end = 1", "case when i then 1 end = 1", "substring(s, -2) = 'bc'", "s || 1 = 'abc1'",
+    "substring(s, i, 1) = 'a'", "startswith(s, s)", "hour(t) = 1", "hour(day) = 1", "if(b, i, l) = 1", "nvl(i, l) = 1",
         "exists(select 1)", "i +", "(i > 0", "i > 0 extra", "unknown_function(i)", "nothing > 1", "st.nothing = 1",
         "i + i > 0", "s = 'a''b'", "s = '\\u0041'", "i", "current_date() > day", "lower(s) = 'ünï'", "like",
     ],

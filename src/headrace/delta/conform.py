@@ -216,7 +216,8 @@ def _converter(found: pa.DataType, wanted: pa.DataType) -> Callable[[pa.Array], 
     if narrower or not any(is_from(found) and is_to(wanted) for is_from, is_to in _WIDENINGS):
         return None
     safe = not _wraps(found, wanted)
-    return lambda array: array.cast(wanted, safe=safe)
+    days = pa.types.is_integer(found) and pa.types.is_date(wanted)
+    return lambda array: (array.cast(pa.int32()) if days else array).cast(wanted, safe=safe)
 
 
 def _bare_number(found: pa.DataType) -> pa.DataType | None:
@@ -244,6 +245,10 @@ def _wraps(found: pa.DataType, wanted: pa.DataType) -> bool:
     """
     both = pa.types.is_integer(found) and pa.types.is_integer(wanted)
     return bool(both and found.bit_width <= _INT32_BITS and wanted.bit_width < _INT32_BITS)
+
+
+def _is_short(found: pa.DataType) -> bool:
+    return bool(pa.types.is_signed_integer(found) and found.bit_width <= _INT32_BITS)
 
 
 def _same(array: pa.Array) -> pa.Array:
@@ -299,7 +304,7 @@ _WIDENINGS = (
     (pa.types.is_floating, pa.types.is_floating),
     (pa.types.is_decimal, pa.types.is_decimal),
     (pa.types.is_date, pa.types.is_date),
-    (pa.types.is_int32, pa.types.is_date32),  # a writer that left the DATE annotation out
+    (_is_short, pa.types.is_date32),  # a writer that left DATE out
     (pa.types.is_int64, pa.types.is_duration),  # how Spark stores intervals
     (lambda found: pa.types.is_decimal(found) and found.scale == 0, pa.types.is_integer),
 )

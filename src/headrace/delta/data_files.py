@@ -232,13 +232,15 @@ class _OpenFile:
         self, group: int, first: int, sources: list[_Source | None], leaves: list[int]
     ) -> Iterator[pa.Table]:
         for batch, rows in self._batches(group, leaves):
-            table = self._table(batch, rows, sources)
-            table = self.chosen.rows_of(table, first)
+            mask = self.chosen.mask(first, rows)
+            first += rows
+            # Rows go before texts are looked up and columns are converted: codes are small.
+            kept = batch if mask is None or batch is None else batch.filter(mask)
+            table = self._table(kept, rows if mask is None else mask.true_count, sources)
             if self.spec.filter is not None:
                 table = keep_rows(table, self.spec.filter)
             if self.spec.expression is not None:
                 table = table.filter(self.spec.expression)
-            first += rows
             if table.num_rows:
                 yield table.select(list(self.spec.columns))
 

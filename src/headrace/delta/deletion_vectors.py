@@ -49,16 +49,16 @@ class Chosen:
     without: Positions | None = None
     only: Positions | None = None
 
-    def rows_of(self, table: pa.Table, first: int) -> pa.Table:
-        """The rows that count of a piece of the file; `first` is its first row's number."""
+    def mask(self, first: int, count: int) -> pa.BooleanArray | None:
+        """Which of `count` rows from the row number `first` on count; None for all of them."""
         if self.without is None and self.only is None:
-            return table
-        keep = np.ones(table.num_rows, np.bool_)
+            return None
+        keep = np.ones(count, np.bool_)
         if self.only is not None:
-            keep = _marks(self.only, first, table.num_rows)
+            keep = _marks(self.only, first, count)
         if self.without is not None:
-            keep &= ~_marks(self.without, first, table.num_rows)
-        return table if keep.all() else table.filter(pa.array(keep))
+            keep &= ~_marks(self.without, first, count)
+        return None if keep.all() else pa.array(keep)
 
 
 def _marks(rows: Positions, first: int, count: int) -> npt.NDArray[np.bool_]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
-from datetime import date
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from functools import lru_cache
 from typing import Any
@@ -20,15 +20,21 @@ _SPACE = "".join(chr(code) for code in range(33)) + "\x7f"
 _DATE = re.compile(
     r"^([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?$", re.DOTALL | re.ASCII
 )
+# A zone may follow the seconds only.
+_HOURS = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?\s*(\D.*)?)?)?"
 _TIME = re.compile(
-    r"^([+-]?\d{4,6})(?:-(\d{1,2})(?:-(\d{1,2})"
-    r"(?:[ T](?:(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?)?\s*(.*))?)?)?$",
-    re.DOTALL | re.ASCII,
+    rf"^([+-]?\d{{4,6}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[ T]{_HOURS})?)?)?$", re.DOTALL | re.ASCII
 )
+_CLOCK = re.compile(rf"^(?:T|(?=\d{{1,2}}:)){_HOURS}$", re.DOTALL | re.ASCII)
 _INTEGER = re.compile(r"^([+-]?)(\d*)(?:\.\d*)?$", re.ASCII)
 _FLOAT = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)[df]?$", re.ASCII | re.IGNORECASE)
-_OFFSET = re.compile(r"^(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{1,2}))?(?::?(\d{2}))?$", re.ASCII)
+_OFFSET = re.compile(
+    r"^(?:UTC|GMT|UT)?([+-])(?=\d{1,2}(?:$|:)|\d{4}$|\d{6}$)(\d{1,2})"
+    r"(?::?(\d{2}|\d$)(?::?(\d{2}))?)?$",
+    re.ASCII,
+)
 _LARGEST_OFFSET = 18 * 3600
+_DAY_SECONDS = 86_400
 # Names that Java keeps for zones beside those of the time zone database.
 _SHORT_ZONES = {
     "ACT": "Australia/Darwin", "AET": "Australia/Sydney", "AGT": "America/Argentina/Buenos_Aires",
@@ -48,11 +54,13 @@ _INTERVAL = re.compile(
 _UNITS = ("day", "hour", "minute", "second")
 _INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _BEYOND_SINGLE = 2.0**128  # where the next 32-bit float would be
+_SPECIAL = frozenset(sign + word for sign in ("", "+", "-") for word in ("inf", "infinity")) | {
+    "nan"
+}
 _TRUE = frozenset({"t", "true", "y", "yes", "1"})
 _FALSE = frozenset({"f", "false", "n", "no", "0"})
 
 
-@lru_cache(maxsize=65_536)
 def partition_scalar(text: str | None, kind: str, arrow: pa.DataType) -> pa.Scalar:
     """The value of a partition column of a file.
 
@@ -63,8 +71,13 @@ def partition_scalar(text: str | None, kind: str, arrow: pa.DataType) -> pa.Scal
 
     Returns:
         The value; null where the text does not fit the type, as in Spark. Timestamps without
-        an offset are UTC.
+        an offset are UTC, and those without a day are today's.
     """
+    is_clock = kind == "timestamp" and text is not None and _CLOCK.match(text.strip(_SPACE))
+    return _scalar(text, kind, arrow) if is_clock else _known_scalar(text, kind, arrow)
+
+
+def _scalar(text: str | None, kind: str, arrow: pa.DataType) -> pa.Scalar:
     if text is None or pa.types.is_null(arrow):
         return pa.scalar(None, arrow)
     value = _parser(kind)(text, arrow)
@@ -76,6 +89,9 @@ def partition_scalar(text: str | None, kind: str, arrow: pa.DataType) -> pa.Scal
         number = pa.int32() if pa.types.is_date32(arrow) else pa.int64()
         return pa.scalar(value if fits else None, number).cast(arrow)
     return pa.scalar(value, arrow)
+
+
+_known_scalar = lru_cache(maxsize=65_536)(_scalar)
 
 
 def _parser(kind: str) -> Callable[[str, pa.DataType], Any]:
@@ -113,12 +129,11 @@ def _parse_integer(text: str, bits: int) -> int | None:
 
 def _parse_float(text: str) -> float | None:
     word = text.strip(_SPACE)
-    special = {"inf": "inf", "infinity": "inf", "nan": "nan"}
-    bare = word.lstrip("+-").lower()
-    if bare in special:
-        return float(("-" if word.startswith("-") else "") + special[bare])
-    if bare.startswith("0x"):
-        return _parse_hexadecimal(word.rstrip("dDfF")) if "p" in bare else None
+    lower = word.lower()
+    if lower in _SPECIAL or word in ("+NaN", "-NaN"):
+        return float(word)
+    if lower.lstrip("+-").startswith("0x"):
+        return _parse_hexadecimal(word.rstrip("dDfF")) if "p" in lower else None
     match = _FLOAT.match(word)
     return float(match[1]) if match else None
 
@@ -151,6 +166,8 @@ def _parse_single(text: str) -> float | None:
 
 
 def _parse_decimal(text: str, arrow: pa.DataType) -> Decimal | None:
+    if "_" in text:  # which Python takes for part of a number
+        return None
     try:
         with localcontext() as context:
             context.prec = 80
@@ -202,16 +219,35 @@ def parse_timestamp(text: str, *, zoned: bool = True) -> int | None:
         text: `2020-01-01 00:00:00[.123456][zone]`, or ISO 8601.
         zoned: Whether a zone counts; a `timestamp_ntz` drops it.
     """
-    match = _TIME.match(text.strip(_SPACE))
-    if match is None:
+    word = text.strip(_SPACE)
+    match = _TIME.match(word)
+    clock = _CLOCK.match(word) if zoned else None
+    if clock is not None:
+        return _parse_clock(*clock.groups())
+    days = _days(match[1], match[2], match[3]) if match else None
+    if match is None or days is None:
         return None
-    days = _days(match[1], match[2], match[3])
-    hour, minute, second = (int(match[part] or 0) for part in (4, 5, 6))
-    if days is None or hour > 23 or minute > 59 or second > 59:  # noqa: PLR2004
+    return _micros(days, match.groups()[3:], zoned=zoned)
+
+
+def _parse_clock(*parts: str | None) -> int | None:
+    """A time of today, in the zone that it names."""
+    today = datetime.now(UTC)
+    offset = _offset_seconds((parts[4] or "Z").strip(), int(today.timestamp()))
+    if offset is None:
         return None
-    micros = int((match[7] or "0").ljust(6, "0")[:6])
+    days = (int(today.timestamp()) + offset) // _DAY_SECONDS
+    return _micros(days, parts, zoned=True)
+
+
+def _micros(days: int, parts: Sequence[str | None], *, zoned: bool) -> int | None:
+    """Micros of a day and of hour, minute, second, their fraction, and a zone."""
+    hour, minute, second = (int(part or 0) for part in parts[:3])
+    if hour > 23 or minute > 59 or second > 59:  # noqa: PLR2004
+        return None
+    micros = int((parts[3] or "0").ljust(6, "0")[:6])
     local = ((days * 24 + hour) * 60 + minute) * 60 + second
-    zone = (match[8] or "").strip()
+    zone = (parts[4] or "").strip()
     offset = _offset_seconds(zone, local) if zone else 0
     if offset is None:
         return None
@@ -222,12 +258,13 @@ def _offset_seconds(zone: str, local: int) -> int | None:
     if zone in ("Z", "z", "UTC", "GMT", "UT"):
         return 0
     if match := _OFFSET.match(zone):
-        size = int(match[2]) * 3600 + int(match[3] or 0) * 60 + int(match[4] or 0)
-        return None if size > _LARGEST_OFFSET else size if match[1] == "+" else -size
+        hours, minutes, seconds = (int(match[part] or 0) for part in (2, 3, 4))
+        size = hours * 3600 + minutes * 60 + seconds
+        if size > _LARGEST_OFFSET or minutes > 59 or seconds > 59:  # noqa: PLR2004
+            return None
+        return size if match[1] == "+" else -size
     zone = _SHORT_ZONES.get(zone, zone)
     try:
-        from datetime import datetime, timedelta
-
         naive = datetime(1970, 1, 1) + timedelta(seconds=local)  # noqa: DTZ001 - local time
         found = naive.replace(tzinfo=ZoneInfo(zone)).utcoffset()
     except (ZoneInfoNotFoundError, ValueError, OverflowError):

@@ -194,7 +194,7 @@ class _Parser:
         return Call("not", (node,)) if negated else node
 
     def _sum(self) -> Node:
-        return self._chain(("+", "-"), lambda: self._chain(("*", "/", "%"), self._sign))
+        return self._chain(("+", "-", "||"), lambda: self._chain(("*", "/", "%"), self._sign))
 
     def _sign(self) -> Node:
         if self._accept("-"):
@@ -241,11 +241,30 @@ class _Parser:
         ):
             self._at += 1
             return Call(f"{lower} literal", (Literal(following.text, "string"),))
+        if lower == "case":
+            return self._case()
         if lower in _RESERVED:
             raise SqlError(f"{word.upper()} is not supported")
         if self._accept("("):
             return self._cast() if lower == "cast" else Call(lower, tuple(self._arguments()))
         return self._column(word)
+
+    def _case(self) -> Node:
+        """CASE, with conditions or with values to compare with, as nested IFs."""
+        subject = None if self._word(0) == "when" else self.expression()
+        branches = []
+        while self._accept("when"):
+            test = self.expression()
+            self._expect("then")
+            test = test if subject is None else Call("=", (subject, test))
+            branches.append((test, self.expression()))
+        if not branches:
+            raise SqlError("CASE needs a WHEN")
+        node: Node = self.expression() if self._accept("else") else Literal(None, None)
+        self._expect("end")
+        for test, value in reversed(branches):
+            node = Call("if", (test, value, node))
+        return node
 
     def _cast(self) -> Node:
         node = self.expression()

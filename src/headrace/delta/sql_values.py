@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.delta import sql_texts
 from headrace.delta.sql import Call, Column, Literal, Node, SqlError
 
 # An Arrow array, chunked array or scalar.
@@ -219,12 +220,6 @@ def _in(value: Value, *options: Value) -> Value:
     return result
 
 
-def _like(value: Value, pattern: Value) -> Value:
-    if not isinstance(pattern, pa.Scalar) or not pa.types.is_string(value.type):
-        raise SqlError("LIKE needs a text column and a constant pattern")
-    return pc.match_like(value, pattern.as_py())
-
-
 # --- arithmetic ----------------------------------------------------------------------------------
 
 
@@ -286,28 +281,6 @@ def _cast(value: Value, name: str) -> Value:
 # --- functions -----------------------------------------------------------------------------------
 
 
-def _text(function: Callable[[Value], Value]) -> Callable[[Value], Value]:
-    def apply(value: Value) -> Value:
-        if not pa.types.is_string(value.type):
-            raise SqlError(f"a text was expected, not {value.type}")
-        return function(value)
-
-    return apply
-
-
-def _ascii(function: Callable[[Value], Value]) -> Callable[[Value], Value]:
-    """Upper and lower case differ between Java and Arrow outside ASCII."""
-
-    def apply(value: Value) -> Value:
-        plain = pc.string_is_ascii(value)
-        found = plain.as_py() if isinstance(plain, pa.Scalar) else pc.all(plain).as_py()
-        if found is False:
-            raise SqlError("upper and lower case of other letters than ASCII are not supported")
-        return function(value)
-
-    return _text(apply)
-
-
 def _of_day(function: Callable[[Value], Value]) -> Callable[[Value], Value]:
     def apply(value: Value) -> Value:
         if not (pa.types.is_date(value.type) or pa.types.is_timestamp(value.type)):
@@ -336,12 +309,44 @@ def _is_nan(value: Value) -> Value:
     return pc.fill_null(pc.is_nan(value.cast(pa.float64(), safe=False)), False)
 
 
-_length = _text(pc.utf8_length)
+def _week_day(first: int, *, from_zero: bool) -> Callable[[Value], Value]:
+    return _of_day(lambda value: pc.day_of_week(value, count_from_zero=from_zero, week_start=first))
+
+
+def _of_hour(function: Callable[[Value], Value]) -> Callable[[Value], Value]:
+    def apply(value: Value) -> Value:
+        if not pa.types.is_timestamp(value.type) or value.type.tz is not None:
+            raise SqlError(f"the hour of {value.type} is not supported")
+        return function(value).cast(pa.int32())
+
+    return apply
+
+
+def _choose(condition: Value, then: Value, other: Value) -> Value:
+    """One of two values of one type, by a condition; unknown chooses the other."""
+    if not pa.types.is_boolean(condition.type):
+        raise SqlError(f"a condition was expected, not {condition.type}")
+    kinds = {value.type for value in (then, other) if not pa.types.is_null(value.type)}
+    if len(kinds) > 1:
+        raise SqlError(f"it is a {then.type} or a {other.type}")
+    wanted = kinds.pop() if kinds else pa.null()
+    sure = pc.fill_null(condition, False)
+    return pc.if_else(sure, then.cast(wanted), other.cast(wanted))
+
+
+def _alike_or_refused(value: Value, other: Value) -> Value:
+    return _choose(pc.is_valid(value), value, other)
+
+
+def _null_if(value: Value, other: Value) -> Value:
+    return _choose(_compare("=", value, other), pa.scalar(None, value.type), value)
+
+
 _FUNCTIONS: dict[str, Callable[..., Value]] = {
+    **sql_texts.FUNCTIONS,
     **{op: lambda a, b, op=op: _compare(op, a, b) for op in _ARROW_COMPARISONS},
     "<=>": _null_safe_equal,
     "in": _in,
-    "like": _like,
     "and": _logical(pc.and_kleene),
     "or": _logical(pc.or_kleene),
     "not": _logical(pc.invert),
@@ -359,16 +364,22 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "negate": pc.negate_checked,
     "abs": pc.abs_checked,
     "coalesce": pc.coalesce,
-    "length": _length,
-    "char_length": _length,
-    "character_length": _length,
-    "upper": _ascii(pc.ascii_upper),
-    "lower": _ascii(pc.ascii_lower),
-    "trim": _text(lambda value: pc.utf8_trim(value, characters=" ")),
+    "nvl": _alike_or_refused,
+    "ifnull": _alike_or_refused,
+    "nullif": _null_if,
+    "if": _choose,
     "year": _of_day(pc.year),
     "month": _of_day(pc.month),
     "day": _of_day(pc.day),
     "dayofmonth": _of_day(pc.day),
+    "quarter": _of_day(pc.quarter),
+    "dayofyear": _of_day(pc.day_of_year),
+    "weekofyear": _of_day(pc.iso_week),
+    "dayofweek": _week_day(7, from_zero=False),
+    "weekday": _week_day(1, from_zero=True),
+    "hour": _of_hour(pc.hour),
+    "minute": _of_hour(pc.minute),
+    "second": _of_hour(pc.second),
     "date literal": _date_literal,
     "timestamp literal": _timestamp_literal,
     "timestamp_ntz literal": _ntz_literal,
