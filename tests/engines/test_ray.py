@@ -91,7 +91,10 @@ def test_tasks_of_a_run_share_a_cluster_that_ends_with_the_run(ray_project):
     folder = project.root / ".headrace/runs/run1/engine"
     with open_shared(profile, root=project.root, folder=folder) as engine:
         host = project.processes()
-        first = project.run(JOB, profile=profile, address=engine.address).value
+        done = project.run(JOB, profile=profile, address=engine.address)
+        first = done.value
+        # Three of the task's own; Ray Data's of the sum come to it.
+        assert done.usage.ray_tasks > 3
         assert (first["doubled"], first["sum"]) == ([0, 2, 4], 90)
         # A second task, whose module no worker can import.
         second = project.run(
@@ -108,6 +111,8 @@ def test_tasks_of_a_run_share_a_cluster_that_ends_with_the_run(ray_project):
             address=engine.address,
         )
         assert second.value == 8
+        # Of its own job alone, on the cluster that both share.
+        assert second.usage.ray_tasks == 1
         assert Path(first["session"]).exists()
         assert engine.usage.memory_mib > 200
     assert [process for process in host if process.is_running()] == []

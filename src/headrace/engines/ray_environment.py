@@ -6,7 +6,11 @@ import os
 import sys
 from typing import Final
 
+RAY_REPORT_MS: Final = 500
+"""Workers tell the cluster so often what they did."""
+
 _ENVIRONMENT: Final = {
+    "RAY_task_events_report_interval_ms": str(RAY_REPORT_MS),
     # A busy machine needs longer than a minute to start a training's workers.
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "300",
     # Helpers beside each training: for spot machines, and for a dashboard that isn't there.

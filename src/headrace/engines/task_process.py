@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from headrace.context import TaskContext, use_context
 from headrace.engines.arguments import decode_arguments
-from headrace.engines.counts import count_spark
+from headrace.engines.counts import count_ray, count_spark
 from headrace.engines.loading import load_function
 from headrace.engines.own_errors import own_error
 from headrace.engines.result import check_result
@@ -111,8 +111,7 @@ def _run(spec: AttemptSpec, context: TaskContext) -> dict[str, Any]:
             try:
                 value = function(**arguments)
             finally:
-                if "spark" in given:
-                    counts = count_spark(given["spark"])
+                counts = _counts(given)
             stage = "result"
             plain = check_result(spec.task, value)
             stage = "close"
@@ -122,6 +121,13 @@ def _run(spec: AttemptSpec, context: TaskContext) -> dict[str, Any]:
         # The work is done and its result is fine: an engine that stumbles on its way out may.
         logging.getLogger("headrace.engines").warning("closing the engine failed: %s", error)
     return {"ok": True, "value": plain, "counts": counts}
+
+
+def _counts(given: dict[str, Any]) -> dict[str, int]:
+    """What the engine counted for the task."""
+    if "spark" in given:
+        return count_spark(given["spark"])
+    return count_ray() if "ray_info" in given else {}
 
 
 @contextmanager
