@@ -54,6 +54,7 @@ def flight_csv(tmp_path_factory) -> Path:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--generated", type=int, default=0, help="how many tables to make up")
     parser.addoption("--fault-seed", type=int, help="replay the random moments of a fault test")
     parser.addoption("--fault-rounds", type=int, default=0, help="how many random moments to try")
 

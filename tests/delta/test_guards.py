@@ -9,9 +9,14 @@ import pytest
 
 from headrace.delta.arrow import read_arrow
 from headrace.delta.log import TableFiles, commit_versions, read_commit
-from headrace.delta.schema import Field, Primitive, Struct
+from headrace.delta.schema import Field, Primitive, Struct, walk_fields
+from headrace.delta.snapshot import load_snapshot
 from headrace.delta.write_schema import protocol_for, schema_json
-from headrace.exceptions import ConstraintViolatedError, UnsupportedWriteError
+from headrace.exceptions import (
+    ConstraintViolatedError,
+    UnsupportedWriteError,
+    WriteRequestError,
+)
 from headrace.profiles.storage import Storage
 from tests.delta.written import data_files, write_arrow
 
@@ -232,6 +237,42 @@ def test_legacy_column_mapping_is_written_by_physical_name(tmp_path):
     add = next(a["add"] for a in read_commit(TableFiles(uri, Storage()), ref.version) if "add" in a)
     assert add["partitionValues"] == {"col-2": "a"}
     assert json.loads(add["stats"])["minValues"] == {"col-1": 7}
+
+
+def test_a_column_is_added_to_a_mapped_table_under_a_new_name_and_id(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    mapped = column("x", delta__columnMapping__id=4, delta__columnMapping__physicalName="y")
+    uri = make_table(
+        tmp_path / "t",
+        protocol={"minReaderVersion": 2, "minWriterVersion": 5},
+        fields=[mapped],
+        configuration={"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "7"},
+    )
+    write_arrow({"x": [1]}, uri)
+    # `y` is what another column is called in the files.
+    inner = pa.array([[{"z": 5, "w": "q"}]], pa.list_(pa.struct([("z", pa.int64()), ("w", pa.string())])))  # fmt: skip
+    write_arrow(pa.table({"x": [2], "y": ["new"], "l": inner}), uri, schema_mode="merge")
+    write_arrow(pa.table({"x": [3], "l": pa.array([[{"v": 1}]])}), uri, schema_mode="merge")
+    nothing = {"z": None, "w": None, "v": None}
+    assert sorted(read_arrow(uri).to_pylist(), key=lambda row: row["x"]) == [
+        {"x": 1, "y": None, "l": None},
+        {"x": 2, "y": "new", "l": [nothing | {"z": 5, "w": "q"}]},
+        {"x": 3, "y": None, "l": [nothing | {"v": 1}]},
+    ]
+    snapshot = load_snapshot(uri)
+    ids = {child.name: child.field_id for child in walk_fields(snapshot.schema)}
+    assert ids == {"x": 4, "y": 8, "l": 9, "z": 10, "w": 11, "v": 12}
+    assert snapshot.configuration["delta.columnMapping.maxColumnId"] == "12"
+    names = [child.physical_name for child in walk_fields(snapshot.schema)]
+    assert len(set(names)) == 6
+    assert names[0] == "y"
+    assert all(name.startswith("col-") for name in names[1:])
+    files = [set(pq.read_schema(file).names) for file in Path(uri).rglob("*.parquet")]
+    assert sorted(map(len, files)) == [1, 3, 3]
+    with pytest.raises(WriteRequestError, match="replaced by Spark only"):
+        write_arrow({"x": [1]}, uri, mode="overwrite", schema_mode="overwrite")
 
 
 def test_a_schema_with_ntz_raises_the_protocol_and_keeps_what_it_had(tmp_path):

@@ -17,6 +17,7 @@ from headrace.delta.schema import Struct
 from headrace.delta.snapshot import Snapshot, load_snapshot
 from headrace.delta.times import in_commit_time
 from headrace.delta.transaction import is_commit_of, lineage_json
+from headrace.delta.write_mapping import MAX_ID, with_ids
 from headrace.delta.write_modes import Removal, Runner, one_by_one, plan_removal
 from headrace.delta.write_plan import WritePlan
 from headrace.delta.write_rows import Part
@@ -170,7 +171,11 @@ class Committer:
         """`protocol` and `metaData`, where they change."""
         plan = self.plan
         if snapshot is None:
-            about = {"id": str(uuid.uuid4()), "configuration": {}, "createdTime": now}
+            about: dict[str, Any] = {
+                "id": str(uuid.uuid4()),
+                "configuration": {},
+                "createdTime": now,
+            }
             text: str | None = schema_json(schema)
         else:
             about = {
@@ -184,7 +189,12 @@ class Committer:
                 if (value := getattr(snapshot.metadata, name)) is not None
             }
             replaced = plan.request.schema_mode == "overwrite"
-            text = schema_json(schema) if replaced else evolved(snapshot.schema_string, schema)
+            found = schema if replaced else evolved(snapshot.schema_string, schema)
+            if found is not None and snapshot.mapping_mode != "none":
+                used = int(snapshot.configuration.get(MAX_ID, 0))
+                found, used = with_ids(found, used)
+                about["configuration"] |= {MAX_ID: str(used)}
+            text = None if found is None else schema_json(found)
         if text is None:
             return []
         about |= {

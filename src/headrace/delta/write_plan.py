@@ -20,7 +20,6 @@ from headrace.delta.transaction import WriteKey, lineage
 from headrace.delta.write_files import FilePlan
 from headrace.delta.write_partitions import partition_names
 from headrace.delta.write_rows import RowPlan
-from headrace.delta.write_schema import extend_schema
 from headrace.exceptions import WriteRequestError
 
 Mode = Literal["append", "overwrite", "overwrite_partitions", "merge"]
@@ -111,7 +110,7 @@ class WritePlan:
         """
         if not self.rows.grows:
             return self
-        full = extend_schema(self.rows.schema, schema)
+        full = self.rows.grown(self.rows.schema, schema)
         if not full.fields:
             return self
         names = partition_names(self.request.table, full, self.rows.partition_columns)
@@ -160,6 +159,7 @@ def _row_plan(request: WriteRequest, snapshot: Snapshot | None) -> RowPlan:
         guard=Guard(request.table, ()) if metadata is None else Guard.of(request.table, metadata),
         replace_where=_bound(request, metadata),
         merge_on=request.merge_on,
+        mapping_seed=key.write_id if metadata and metadata.mapping_mode != "none" else None,
     )
 
 
@@ -211,10 +211,17 @@ def _check_against(request: WriteRequest, metadata: Metadata) -> None:
                 'leave it out, or use mode="overwrite", schema_mode="overwrite"',
                 f"The table's partition columns: {list(metadata.partition_columns)}.",
             )
-    if request.schema_mode is not None and metadata.mapping_mode != "none":
+    mode = metadata.mapping_mode
+    if request.schema_mode == "overwrite" and mode != "none":
         _refuse(
             request,
-            "the schema of a table with column mapping is changed by Spark only",
+            "the schema of a table with column mapping is replaced by Spark only",
+            "overwrite without schema_mode, or let Spark replace the table first",
+        )
+    if request.schema_mode == "merge" and mode == "id":
+        _refuse(
+            request,
+            "columns are added by Spark only to a table that maps columns by id",
             "ALTER TABLE ... ADD COLUMN, then write without schema_mode",
         )
     if request.schema_mode == "overwrite" and Guard.of(request.table, metadata).rules:

@@ -16,6 +16,7 @@ from headrace.delta.rules import fill_missing, first_row, is_computed
 from headrace.delta.schema import Struct
 from headrace.delta.write_columns import Columns, refuse_extra
 from headrace.delta.write_files import FilePlan, FileWriter
+from headrace.delta.write_mapping import with_physical_names
 from headrace.delta.write_partitions import empty_as_null, partition_names
 from headrace.delta.write_schema import data_schema, extend_schema, partition_fields, storable
 from headrace.delta.write_stats import plan_leaves
@@ -37,6 +38,7 @@ class RowPlan:
         guard: The table's rules.
         replace_where: Only rows for which it holds may be written; its text is beside it.
         merge_on: Key columns of a merge; the keys of the rows are kept.
+        mapping_seed: What names of new columns in files are made from, where the table maps them.
     """
 
     table: str
@@ -48,6 +50,13 @@ class RowPlan:
     guard: Guard
     replace_where: tuple[Predicate, str] | None = None
     merge_on: tuple[str, ...] = ()
+    mapping_seed: str | None = None
+
+    def grown(self, schema: Struct, found: Struct) -> Struct:
+        """A schema with the columns that only the data has."""
+        full = extend_schema(schema, found)
+        seed = self.mapping_seed
+        return full if seed is None else with_physical_names(full, seed)
 
 
 @dataclass(frozen=True)
@@ -89,7 +98,7 @@ class RowWriter:
         """Write rows, or raise before any of them reaches a file."""
         plan = self.plan
         if plan.grows:
-            self._grow(extend_schema(self._schema, data_schema(plan.table, data.schema)))
+            self._grow(plan.grown(self._schema, data_schema(plan.table, data.schema)))
         else:
             extra = [name for name in data.schema.names if self._schema.find(name) is None]
             refuse_extra(plan.table, extra, self._schema)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.delta.guards import writer_features
 from headrace.delta.protocol import Protocol
 from headrace.delta.schema import (
+    MAPPING_NAME,
     Array,
     DeltaType,
     Field,
@@ -138,19 +139,25 @@ def schema_json(schema: Struct) -> str:
     return json.dumps(to_json(schema), separators=(",", ":"))
 
 
-def evolved(schema_string: str, written: Struct) -> str | None:
-    """The table's `schemaString` with the new columns, or None when there are none.
+def evolved(schema_string: str, written: Struct) -> Struct | None:
+    """The table's schema with the new columns, or None when there are none.
 
     What the string says about the columns that it has stays as it is.
     """
     before = parse_schema(schema_string)
     after = extend_schema(before, _nullable(written))
-    return None if after == before else schema_json(after)
+    return None if after == before else after
 
 
 def _nullable(schema: Struct) -> Struct:
     """New columns may be null: the rows that are there already don't have them."""
-    return Struct(tuple(replace(child, nullable=True, metadata={}) for child in schema.fields))
+
+    def kept(child: Field) -> dict[str, Any]:
+        return {key: value for key, value in child.metadata.items() if key == MAPPING_NAME}
+
+    return Struct(
+        tuple(replace(child, nullable=True, metadata=kept(child)) for child in schema.fields)
+    )
 
 
 def protocol_for(schema: Struct, before: Protocol | None) -> dict[str, Any] | None:
