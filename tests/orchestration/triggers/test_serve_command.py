@@ -52,7 +52,7 @@ def follow(run_id: str) -> str:
 PROFILE = '[profiles.small]\nengine = "python"\nmemory = "512MiB"\nprice_per_hour = 3600\n'
 
 
-def wait_for(look, seconds=240):
+def wait_for(look, seconds=400):
     end = time.monotonic() + seconds
     while not (found := look()):
         assert time.monotonic() < end, "it did not come in time"
