@@ -25,13 +25,14 @@ def ml_store(tmp_path_factory):
 
 
 @pytest.fixture
-def tracked(ml_store):
+def tracked(ml_store, monkeypatch):
     """MLflow with that store."""
     import mlflow
 
     before = mlflow.get_tracking_uri()
     mlflow.set_tracking_uri(ml_store)
-    mlflow.set_experiment("ml")
+    # `set_experiment` would hold for the tests that come after, too.
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "ml")
     try:
         yield mlflow
     finally:

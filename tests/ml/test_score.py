@@ -14,7 +14,12 @@ from headrace import ml
 from headrace.context import TaskContext, use_context
 from headrace.delta.arrow import read_arrow, write_arrow
 from headrace.delta.history import load_history
-from headrace.exceptions import BadRowsError, MlRequestError, ModelSignatureError
+from headrace.exceptions import (
+    BadRowsError,
+    MlRequestError,
+    ModelSignatureError,
+    WorkersLostError,
+)
 
 ENGINES = [
     "local",
@@ -124,7 +129,9 @@ def test_a_run_that_is_tried_again_writes_once_and_the_commits_say_from_what(
         assert commit.inputs == ["rows@v1"]
 
 
-def test_the_signature_is_checked_before_a_row_is_scored(engine, rows, tracked):
+def test_the_signature_is_checked_before_a_row_is_scored(rows, tracked):
+    engine = "local"  # what follows is the driver's
+
     def never(frame):
         raise AssertionError
 
@@ -139,7 +146,9 @@ def test_the_signature_is_checked_before_a_row_is_scored(engine, rows, tracked):
     ]
 
 
-def test_a_model_by_alias_is_fixed_once_and_predicts_other_types(engine, rows, tracked):
+def test_a_model_by_alias_is_fixed_once_and_predicts_other_types(rows, tracked):
+    engine = "local"  # what follows is the driver's
+
     def words(frame):
         return ["late" if x > 10 else None for x in frame["x"]]
 
@@ -164,11 +173,14 @@ def test_a_merge_replaces_the_predictions_of_rows_that_are_there(engine, lake, d
     found = ml.score("rows", doubler, to="merged", key="id", mode="merge", backend=engine)
     rows = {row["id"]: row["prediction"] for row in read_arrow(found.table).to_pylist()}
     assert rows == {1: 3.0, 2: 11.0, 3: 13.0}
+    none = ml.score("rows", doubler, to="none", key="id", filter="x > 99", backend=engine)
+    assert read_arrow(none.table).schema.names == ["id", "prediction"]
+    assert none.table.row_count == 0
 
 
-@pytest.mark.ray
+@pytest.mark.parametrize("engine", ENGINES[1:], indirect=True)
 def test_a_worker_that_is_killed_is_replaced_and_no_row_comes_twice(
-    ray_cluster, rows, tracked, tmp_path
+    engine, rows, tracked, tmp_path
 ):
     def predict(frame):
         mark = tmp_path / "died"
@@ -178,11 +190,23 @@ def test_a_worker_that_is_killed_is_replaced_and_no_row_comes_twice(
         return frame["x"]
 
     uri = log_model(tracked, predict, name="dies", inputs={"x": "double"})
-    found = ml.score(rows, uri, to="out", key="id", batch_rows=100, backend="ray")
+    found = ml.score(rows, uri, to="out", key="id", batch_rows=100, backend=engine)
     assert found.table.row_count == 500
+    assert len(set(read_arrow(found.table)["id"].to_pylist())) == 500
 
 
-def test_requests_that_mean_nothing_are_refused(engine, rows, doubler, tracked):
+@pytest.mark.parametrize("engine", ENGINES[1:2], indirect=True)
+def test_a_model_that_kills_each_worker_ends_the_call_with_the_reason(engine, rows, tracked):
+    def predict(frame):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    uri = log_model(tracked, predict, name="kills", inputs={"x": "double"})
+    with pytest.raises(WorkersLostError, match=r"ml\.score lost .* killed or crashed"):
+        ml.score(rows, uri, to="out", key="id", backend=engine)
+
+
+def test_requests_that_mean_nothing_are_refused(rows, doubler, tracked):
+    engine = "local"  # what follows is the driver's
     with pytest.raises(MlRequestError, match="no model"):
         ml.score(rows, "models:/nobody/1", to="out", key="id", backend=engine)
     with pytest.raises(MlRequestError, match="there twice"):

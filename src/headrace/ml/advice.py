@@ -133,7 +133,8 @@ class Advice:
         return asdict(self)
 
     def __str__(self) -> str:
-        place = "one process" if self.engine == "python" else self.engine.title()
+        alone = "one process" if self.workers == 1 else "processes of one node"
+        place = alone if self.engine == "python" else self.engine.title()
         workers = f", {self.workers} workers" if self.workers > 1 else ""
         copied = {True: ", data copied to each worker", False: ", data read from the table"}
         head = f"{self.goal} {self.table.table}: {place}{workers}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.delta.spark import read_table, write_table
 from headrace.delta.spark_layout import quote
-from headrace.exceptions import BadRowsError
+from headrace.exceptions import BadRowsError, WorkersLostError
 from headrace.ml.model_facts import RETURNS
 from headrace.ml.score_work import ERROR, ROW, Scoring, load_predict, score_batch
 from headrace.tables import TableRef
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from headrace.ml.scoring import Request
+
+log = logging.getLogger("headrace.ml")
+
+_ATTEMPTS: Final = 2
+_LOST: Final = ("exited unexpectedly", "Python worker crashed")
 
 
 def score_on_spark(spark: SparkSession, request: Request) -> tuple[TableRef, TableRef | None, int]:
@@ -29,7 +35,7 @@ def score_on_spark(spark: SparkSession, request: Request) -> tuple[TableRef, Tab
     scored = frame.mapInArrow(function, _schema(frame, request)).persist()
     try:
         bad = scored.where(f"{ERROR} IS NOT NULL")
-        count = bad.count()
+        count = _evaluate(bad)
         if count > request.max_bad_rows:
             first = bad.select(ERROR, ROW).first()
             raise BadRowsError(
@@ -51,6 +57,29 @@ def score_on_spark(spark: SparkSession, request: Request) -> tuple[TableRef, Tab
     finally:
         scored.unpersist()
     return table, bad_table, count
+
+
+def _evaluate(bad: DataFrame) -> int:
+    """Score all rows and count the bad ones; once more when a Python worker was lost.
+
+    A cluster tries a task again by itself, a local session does not. What was scored before is
+    kept.
+
+    Raises:
+        WorkersLostError: Workers are lost again and again.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            return int(bad.count())
+        except Exception as error:
+            text = str(error)
+            if not any(word in text for word in _LOST):
+                raise
+            log.warning("a worker was lost while it scored rows (attempt %d)", attempt)
+            if attempt == _ATTEMPTS:
+                reason = "a Python worker was killed or crashed"
+                raise WorkersLostError(what="ml.score", lost=attempt, reason=reason) from error
+    raise AssertionError
 
 
 def _write_bad(bad: DataFrame, request: Request) -> TableRef:
