@@ -23,7 +23,7 @@ def current_layers() -> tuple[str, ...]:
     Returns:
         Any of `spark worker` (a UDF or another function on an executor), `ray worker` (a Ray task
         or actor), `joblib worker` (scikit-learn's `n_jobs`), and what headrace runs there:
-        `tuning trial`, `group`. Empty on a driver and in plain Python.
+        `tuning trial`, `group`, `scoring`. Empty on a driver and in plain Python.
     """
     found = []
     if _in_spark_worker():
