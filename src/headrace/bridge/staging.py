@@ -14,7 +14,7 @@ from pathlib import Path
 from pyarrow import fs
 
 from headrace.context import TaskContext, current_context, inside_task
-from headrace.delta.location import filesystem_path, open_filesystem
+from headrace.delta.location import delete_folder, filesystem_path, open_filesystem
 from headrace.profiles.storage import Storage
 
 _FOLDER = "_headrace/staging"
@@ -81,7 +81,7 @@ def remove_staging(
         is_of_run = run_id is not None and folder.base_name == run_id
         is_old = older_than is not None and _is_older(filesystem, folder.path, older_than)
         if folder.type == fs.FileType.Directory and (is_of_run or is_old):
-            filesystem.delete_dir(folder.path)
+            delete_folder(filesystem, folder.path)
             removed.append(folder.base_name)
     return sorted(removed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from urllib.parse import unquote
 
@@ -50,6 +51,35 @@ def open_filesystem(uri: str, storage: Storage) -> fs.FileSystem:
     if "://" in uri:
         return fs.FileSystem.from_uri(uri)[0]
     return fs.LocalFileSystem()
+
+
+def delete_folder(filesystem: fs.FileSystem, path: str) -> None:
+    """Delete a folder and what is in it; one that is gone already is fine.
+
+    Some stores keep a folder's marker (`name/`, which Hadoop leaves) for as long as there is
+    something below it, and refuse a request that names both. So what is inside goes first.
+
+    Args:
+        filesystem: Where it is.
+        path: The file system's path of the folder.
+    """
+    try:
+        filesystem.delete_dir(path)
+    except FileNotFoundError:
+        return
+    except OSError:
+        inside = filesystem.get_file_info(
+            fs.FileSelector(path, recursive=True, allow_not_found=True)
+        )
+        deepest_first = sorted(inside, key=lambda info: -info.path.count("/"))
+        for info in deepest_first:
+            with contextlib.suppress(FileNotFoundError):
+                if info.type == fs.FileType.Directory:
+                    filesystem.delete_dir(info.path)
+                else:
+                    filesystem.delete_file(info.path)
+        with contextlib.suppress(FileNotFoundError):
+            filesystem.delete_dir(path)
 
 
 def filesystem_path(uri: str) -> str:
