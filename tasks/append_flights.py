@@ -1,9 +1,12 @@
 """Flights that came as CSV files, with their features, to the end of the table `arrivals`."""
 
+from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace import TableRef, TaskContext, read_table, spark_task, write_table
 from headrace.exceptions import UserError, lines
+from tasks.flight_csv import REJECTED, read_rows
 from tasks.flight_features import add_features
 from tasks.flight_schemas import CSV_TABLES
 
@@ -19,11 +22,12 @@ _SHARED = ("weather", "planes", "airports")
 def append_flights(files: list[str], *, spark: "SparkSession", context: TaskContext) -> TableRef:
     """Append the flights of some files to the table `arrivals`, each flight once.
 
-    Weather, planes and airports are those that `load_flights` loaded last. Flights whose key is
-    incomplete, that never arrived, or that are in the table already are left out.
+    Weather, planes and airports are those that `load_flights` loaded last. Rows that can't be used
+    go to the table `rejected_rows`, as there. Flights that never arrived, or that are in the table
+    already, are left out.
 
     Args:
-        files: CSV files with the columns of `flights.csv`.
+        files: CSV files on this machine with the columns of `flights.csv`, in any order.
         spark: The session.
         context: The task's context.
 
@@ -31,7 +35,7 @@ def append_flights(files: list[str], *, spark: "SparkSession", context: TaskCont
         The table, with its change data feed on: `changes_since="last"` gives what is new.
 
     Raises:
-        UserError: There is no file.
+        UserError: There is no file, or a file lacks a column.
     """
     if not files:
         raise UserError(
@@ -42,13 +46,15 @@ def append_flights(files: list[str], *, spark: "SparkSession", context: TaskCont
             )
         )
     table = CSV_TABLES["flights"]
-    columns = ", ".join(f"{name} {kind}" for name, kind in table.columns.items())
-    # Of several rows with one key the first counts, as in the table itself.
-    flights = (
-        spark.read.csv(files, header=True, schema=columns, nullValue="NA", enforceSchema=False)
-        .dropna(subset=list(table.key))
-        .dropDuplicates(list(table.key))
-    )
+    rows = reduce(
+        lambda left, right: left.unionByName(right),
+        [read_rows(spark, Path(file), table) for file in files],
+    ).persist()
+    rejected = rows.where("reason IS NOT NULL").select(*REJECTED)
+    if not rejected.isEmpty():
+        write_table(rejected.coalesce(1), "rejected_rows", mode="append")
+    # The same flight may stand in two files.
+    flights = rows.where("reason IS NULL").select(*table.columns).dropDuplicates(list(table.key))
     arrivals = add_features(flights, *(read_table(name, spark=spark) for name in _SHARED))
     if _exists(context):
         known = read_table(TABLE, spark=spark).select("flight_id")

@@ -125,6 +125,16 @@ def test_a_spark_task_has_its_own_session_and_cancel_ends_it_with_its_jvm(
     assert project.lines == []
 
 
+def test_the_error_of_a_task_keeps_the_text_that_only_the_jvm_has(spark_project):
+    code = """
+        def job(spark):
+            spark.range(3).selectExpr("raise_error('no luck today')").collect()
+        """
+    profile = SparkProfile(name="etl", cores=1, memory_mib=1024, spark_conf=SHORT_JOBS)
+    with pytest.raises(TaskFailedError, match="no luck today"):
+        spark_project.run(code, profile=profile)
+
+
 def test_tasks_of_a_run_share_a_connect_server_that_ends_with_the_run(spark_project):
     project = spark_project
     profile = SparkProfile(name="etl", cores=2, memory_mib=1536, reuse="run", spark_conf=SHORT_JOBS)

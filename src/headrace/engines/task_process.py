@@ -100,6 +100,7 @@ def _run(spec: AttemptSpec, context: TaskContext) -> dict[str, Any]:
     stage = "setup"
     plain: Any = None
     counts: dict[str, int] = {}
+    failure: dict[str, Any] | None = None
     try:
         function = load_function(spec)
         arguments = decode_arguments(spec.task, function, spec.arguments)
@@ -110,17 +111,20 @@ def _run(spec: AttemptSpec, context: TaskContext) -> dict[str, Any]:
             stage = "task"
             try:
                 value = function(**arguments)
-            finally:
-                counts = _counts(given)
-            stage = "result"
-            plain = check_result(spec.task, value)
+            except Exception as error:  # noqa: BLE001
+                # While the engine is there: Py4J asks the JVM for the text of its errors.
+                failure = describe_error(error, stage)
+            counts = _counts(given)
+            if failure is None:
+                stage = "result"
+                plain = check_result(spec.task, value)
             stage = "close"
     except Exception as error:  # noqa: BLE001  whatever the user's code raises
         if stage != "close":
             return {**describe_error(error, stage), "counts": counts}
-        # The work is done and its result is fine: an engine that stumbles on its way out may.
+        # What came of the task is known: an engine that stumbles on its way out may.
         logging.getLogger("headrace.engines").warning("closing the engine failed: %s", error)
-    return {"ok": True, "value": plain, "counts": counts}
+    return (failure or {"ok": True, "value": plain}) | {"counts": counts}
 
 
 def _counts(given: dict[str, Any]) -> dict[str, int]:
