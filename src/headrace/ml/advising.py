@@ -188,7 +188,7 @@ def speeds_from(values: Mapping[str, Any]) -> Speeds:
 
 DEFAULT_SPEEDS: Final = speeds_from(
     {
-        "origin": "measured on a machine with 2 cores",
+        "origin": "rough figures, not of this machine: benchmarks/advice.py --save measures it",
         "train": {
             "python": {"start_s": 0.0, "mib_per_s": 20.0},
             "spark": {"start_s": 10.0, "mib_per_s": 15.0},
