@@ -92,7 +92,7 @@ class Machine:
     """What a profile gives.
 
     Attributes:
-        profile: Its name.
+        profile: Its name; empty for that of the running task.
         cores: Cores.
         memory_mib: Memory of all processes together.
     """
@@ -195,10 +195,11 @@ def advise_on(
 
 def _memory(table: TableFacts, machine: Machine, need: float, *, fits: bool) -> str:
     verdict = "fit into" if fits else "do not fit into"
+    place = f"profile {machine.profile}" if machine.profile else "this task"
     return (
         f"{_rows(table)} in {table.columns} columns are {table.memory_mib:,.0f} MiB as pandas "
         f"({table.stored_mib:,.0f} MiB stored); with the copies that are made of them {need:,.0f} "
-        f"MiB, which {verdict} the {machine.memory_mib:,.0f} MiB of profile {machine.profile}."
+        f"MiB, which {verdict} the {machine.memory_mib:,.0f} MiB of {place}."
     )
 
 

@@ -155,7 +155,7 @@ def _known(counts: Sequence[int | None]) -> list[int]:
 
 def _own_machine() -> Machine:
     context = current_context()
-    return Machine(profile="of this task", cores=context.cores, memory_mib=profile_memory_mib())
+    return Machine(profile="", cores=context.cores, memory_mib=profile_memory_mib())
 
 
 def speeds_file(root: Path | None = None) -> Path | None:
