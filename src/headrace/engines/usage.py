@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import platform
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,6 +20,10 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _CHANGE: Final = 0.04
 # ... or for this time.
 _EXACT_S: Final = 5.0
+
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+_KCMP: Final = {"x86_64": 312, "aarch64": 272}
+_KCMP_VM: Final = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,11 +115,33 @@ class UsageMeter:
         now = time.monotonic()
         changed = abs(rss_kib - self._exact_rss_kib) > _CHANGE * self._exact_rss_kib
         if changed or now - self._exact_at > _EXACT_S:
-            shares = {process: _pss_kib(process) for process in tree}
+            shares = {process: _pss_kib(process) for process in _with_own_memory(tree)}
             self._exact_kib, self._exact_rss_kib = sum(shares.values()), rss_kib
             self._exact_at = now
             self.largest = _describe_largest(shares.items())
         return self._exact_kib
+
+
+def _with_own_memory(tree: list[Process]) -> list[Process]:
+    """The processes without those that still run in their parent's memory.
+
+    A JVM starts a program by `vfork`: until the child has become that program the system shows the
+    JVM's memory twice, on a busy machine for long enough to be seen.
+    """
+    by_pid = {process.pid: process for process in tree}
+    return [
+        process
+        for process in tree
+        if process.parent not in by_pid
+        or process.rss_pages < by_pid[process.parent].rss_pages // 2
+        or not _same_memory(process.pid, process.parent)
+    ]
+
+
+def _same_memory(one: int, other: int) -> bool:
+    """Whether two processes have one address space, as `kcmp(2)` tells; False where it can't."""
+    number = _KCMP.get(platform.machine())
+    return number is not None and _LIBC.syscall(number, one, other, _KCMP_VM, 0, 0) == 0
 
 
 def _pss_kib(process: Process) -> int:
