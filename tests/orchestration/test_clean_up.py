@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -12,6 +14,8 @@ import psutil
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.states import Cancelling
+
+from headrace.orchestration.held_signals import JOINT_S
 
 pytestmark = pytest.mark.prefect
 
@@ -29,6 +33,7 @@ def start(project, notes, ledger):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=True,
         )
         processes.append(process)
         pid = wait_for(notes, "pid", process)
@@ -94,10 +99,34 @@ def test_a_second_cancel_ends_clean_up_too(start, ledger, notes, how):
         else:
             process.send_signal(signal.SIGINT)
         tidying = wait_for(notes, "tidy", process)
+        time.sleep(JOINT_S)  # sooner, it would be the first one, passed on by somebody
     process.communicate(timeout=240)
     assert is_gone(tidying)
     assert ledger.get_run(run.id).state == "cancelled"
     assert states(ledger, run) == {**AFTER_CANCEL, "tidy_up": "cancelled"}
+
+
+@pytest.mark.parametrize("call", ["long_one()", "long_one_by_hand()"])
+def test_a_term_that_comes_several_times_is_one(start, ledger, call):
+    """To a whole group, by systemd to every process, and again by a parent that passes it on."""
+    process, run, pid = start(call)
+    below = psutil.Process(process.pid).children(recursive=True)
+    os.killpg(process.pid, signal.SIGTERM)
+    for child in below:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.terminate()
+    for _ in range(20):
+        time.sleep(0.02)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+    process.communicate(timeout=240)
+    assert is_gone(pid)
+    assert ledger.get_run(run.id).state == "cancelled"
+    expected = (
+        AFTER_CANCEL if "hand" not in call else {"sleep_long": "cancelled", "tidy_up": "success"}
+    )
+    assert states(ledger, run) == expected
+    assert prefect_state(run) == "CANCELLED"
 
 
 def test_a_cancel_does_not_wait_for_a_retry_that_is_due_later(start, ledger):

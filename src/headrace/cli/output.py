@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,10 +16,24 @@ from rich.text import Text
 _KIBI = 1024
 
 
+class LastingConsole(Console):
+    """A console that falls silent when its reader is gone, where Rich's own would end the program.
+
+    `headrace run ... | head` watches a run for a while; the run goes on.
+    """
+
+    def on_broken_pipe(self) -> None:
+        """Print nothing from now on."""
+        self.quiet = True
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stderr.fileno() if self.stderr else sys.stdout.fileno())
+        os.close(null)
+
+
 def console() -> Console:
     """A console on stdout; a pipe gets lines of any length instead of 80 columns."""
-    out = Console(soft_wrap=False)
-    return out if out.is_terminal else Console(width=10_000, soft_wrap=True)
+    out = LastingConsole(soft_wrap=False)
+    return out if out.is_terminal else LastingConsole(width=10_000, soft_wrap=True)
 
 
 def print_json(data: Any) -> None:

@@ -73,6 +73,7 @@ def repair(  # noqa: PLR0913 - each is an option of the command
         planned.parameters,
         RunOptions(env=env or planned.run.environment, root=project.root, task_profiles=profiles),
         verbose=verbose,
+        inherited=planned.inherited,
         claim=lambda: claim_repair(project, planned),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +13,7 @@ import typer
 from headrace.cli.options import EnvOption, TaskProfilesOption
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from headrace.cli.run_display import LiveDisplay, PlainDisplay
     from headrace.orchestration.options import Claimed, RunOptions
@@ -104,6 +104,7 @@ def run_here(
     options: RunOptions,
     *,
     verbose: bool,
+    inherited: Collection[str] = (),
     claim: Callable[[], Claimed] | None = None,
 ) -> None:
     """Run a pipeline with a display, and leave with its exit code.
@@ -113,16 +114,16 @@ def run_here(
         parameters: JSON values by name.
         options: Environment, project, profiles.
         verbose: Print the tasks' lines too.
+        inherited: Names of parameters that an earlier run had, and the code may no longer have.
         claim: Takes over a run that exists, just before the pipeline starts, for a repair.
     """
-    from rich.console import Console
-
+    from headrace.cli.output import LastingConsole
     from headrace.cli.run_display import open_display
     from headrace.orchestration.options import use_options
 
-    console = Console(stderr=False)
+    console = LastingConsole()
     with use_options(options), open_display(console, verbose=verbose) as display:
-        pipeline, project, typed = _prepare(flow, parameters, options, display)
+        pipeline, project, typed = _prepare(flow, parameters, options, display, inherited)
         claimed = replace(options, claimed=claim()) if claim else options
         with use_options(claimed):
             failure = _run(pipeline, typed, display)
@@ -139,6 +140,7 @@ def _prepare(
     parameters: dict[str, Any],
     options: RunOptions,
     display: LiveDisplay | PlainDisplay,
+    inherited: Collection[str],
 ) -> tuple[Pipeline[Any, Any], Project, dict[str, Any]]:
     from headrace.orchestration.project import load_project
 
@@ -148,7 +150,7 @@ def _prepare(
 
     # What is wrong with the words of the command is said before any server is started.
     pipeline = load_pipeline(flow, root=options.root or project.root)
-    typed = pipeline.check_parameters(parameters)
+    typed = pipeline.check_parameters(parameters, inherited=inherited)
     check_task_names(options.task_profiles, pipeline=pipeline.name, root=project.root)
     display.say("Looking for Prefect's server ...")
     project.ensure_prefect(
@@ -195,16 +197,23 @@ def _quiet_prefect() -> None:
 
 
 def _exit_code(error: BaseException) -> int:
-    from headrace.cli.app import EXIT_INTERRUPTED, report
+    """Tell what went wrong, if anybody still reads, and give the exit code for it."""
+    from headrace.cli.app import EXIT_INTERRUPTED
+
+    with suppress(BrokenPipeError):
+        _tell(error)
+    return EXIT_INTERRUPTED if isinstance(error, KeyboardInterrupt) else EXIT_RUN_FAILED
+
+
+def _tell(error: BaseException) -> None:
+    from headrace.cli.app import report
     from headrace.exceptions import HeadraceError
 
     if isinstance(error, KeyboardInterrupt):
         typer.echo("Interrupted; what it had started is gone.", err=True)
-        return EXIT_INTERRUPTED
-    if isinstance(error, HeadraceError):
+    elif isinstance(error, HeadraceError):
         report(error)
     else:
         import traceback
 
         typer.echo("".join(traceback.format_exception(error)), err=True, nl=False)
-    return EXIT_RUN_FAILED

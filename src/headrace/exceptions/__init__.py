@@ -34,7 +34,7 @@ HeadraceError
     ├── UnsupportedTableError, UnreadableColumnError, ChangesUnavailableError
     ├── SnapshotExpiredError, UnreadableFileError, RowCountError
     ├── UnsupportedWriteError, UnwritableTypeError, SchemaMismatchError
-    └── ConstraintViolatedError, CommitExpiredError, BadRowsError
+    └── ConstraintViolatedError, CommitExpiredError, ReusedTableGoneError, BadRowsError
 
 Each text has three lines: what happened with its names; what was found or is allowed; something
 to paste.
@@ -119,6 +119,7 @@ from headrace.exceptions.runs import (
     LedgerUnavailableError,
     NothingToRepairError,
     RepairConflictError,
+    ReusedTableGoneError,
     RunBusyError,
     RunFailedError,
     RunNotFoundError,
@@ -198,6 +199,7 @@ __all__ = [
     "ReadRequestError",
     "RepairConflictError",
     "ResultError",
+    "ReusedTableGoneError",
     "RowCountError",
     "RowCountWarning",
     "RunBusyError",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.exceptions.base import EngineError, HeadraceError, UserError, lines
+from headrace.exceptions.base import DataError, EngineError, HeadraceError, UserError, lines
 
 
 class LedgerAddressError(UserError):
@@ -149,6 +149,35 @@ class NothingToRepairError(UserError):
             f"Run {self.run_id} is green: there is nothing to repair.",
             f"Succeeded: {', '.join(self.tasks) or 'no task was needed'}.",
             f"headrace repair {self.run_id} --task NAME --with-dependents  (to run some again)",
+        )
+
+
+class ReusedTableGoneError(DataError):
+    """A repair would read a table version of a reused task, and that version is gone.
+
+    Attributes:
+        run_id: The run.
+        task: The task that would read it.
+        maker: The task that made it and would be reused.
+        table: Address of the table.
+        version: The version.
+        problem: What is missing.
+    """
+
+    run_id: str
+    task: str
+    maker: str
+    table: str
+    version: int
+    problem: str
+
+    def describe(self) -> str:
+        return lines(
+            f"Task {self.task!r} can't run again: it would read version {self.version} of "
+            f"{self.table}, and {self.problem}.",
+            f"Task {self.maker!r} made that version; VACUUM removes the files of old versions. "
+            "Nothing has run.",
+            f"headrace repair {self.run_id} --task {self.maker} --with-dependents",
         )
 
 

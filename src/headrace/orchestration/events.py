@@ -124,6 +124,6 @@ def _tell(method: str, *args: object) -> None:
         for listener in tuple(_listeners):
             try:
                 getattr(listener, method)(*args)
-            except Exception:
+            except (Exception, SystemExit):
                 # A watcher that fails must not end the run that it watches.
                 log.exception("a listener failed")

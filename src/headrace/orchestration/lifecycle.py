@@ -9,10 +9,8 @@ import time
 from asyncio import CancelledError
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from prefect.context import FlowRunContext
 from pydantic_core import to_jsonable_python
 
 from headrace.exceptions import HeadraceError, RunFailedError
@@ -31,8 +29,10 @@ from headrace.ledger.store import Ledger
 from headrace.orchestration.cancel_watch import limit_time, watch_cancel
 from headrace.orchestration.code_version import code_digest, code_version
 from headrace.orchestration.events import RunEvent, tell_run
+from headrace.orchestration.held_signals import HeldSignals
 from headrace.orchestration.links import run_links
 from headrace.orchestration.options import run_options
+from headrace.orchestration.pinned import check_reused_tables
 from headrace.orchestration.prefect_watch import show_cancelled, watch_prefect
 from headrace.orchestration.project import Project, load_project
 from headrace.orchestration.session import RunSession, activate, active_session, deactivate
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from headrace.profiles.models import PythonProfile, RayProfile, SparkProfile
 
 log = logging.getLogger("headrace.run")
+
+_EARLIER_S = 1.0
 
 MLFLOW_STATUS: dict[str, Literal["FINISHED", "FAILED", "KILLED"]] = {
     "success": "FINISHED",
@@ -78,10 +80,11 @@ def open_session(
     project = open_project(flow)
     begin = time.monotonic()
     with ExitStack() as stack:
+        held = stack.enter_context(HeldSignals())
         ledger = stack.enter_context(project.open_ledger())
         ledger.reap_expired()
         claim = _claim(ledger, project, flow, parameters, flow_run)
-        with _ending_on_error(ledger, flow, claim[0], claim[1]):
+        with _ending_on_error(held, ledger, flow, claim[0], claim[1], begin):
             session = _make_session(stack, project, ledger, flow, *claim)
         # Polars, which MLflow imports, lets a blocked wait go on after Ctrl-C.
         signal.siginterrupt(signal.SIGINT, True)
@@ -91,11 +94,17 @@ def open_session(
         tell_run(_event(session, "running", links=run_links(session, flow_run.id)))
         error: BaseException | None = None
         try:
-            with session.letting_finish():
-                yield session
+            try:
+                with session.letting_finish():
+                    yield session
+            finally:
+                held.begin(session.kill)
         except BaseException as caught:
+            held.begin()  # again, should a signal have come in between
+            if not isinstance(caught, Exception):
+                held.count_first()
             error = caught
-            _stop(session, flow, caught)
+            _stop(session, flow, caught, time.monotonic() - begin)
             session.wait_after_interrupt()
             raise
         finally:
@@ -109,9 +118,11 @@ def open_session(
                 raise RunFailedError(run_id=session.run.id, state=state, problem=problem)
 
 
-def _stop(session: RunSession, flow: Pipeline[Any, Any], error: BaseException) -> None:
+def _stop(
+    session: RunSession, flow: Pipeline[Any, Any], error: BaseException, seconds: float
+) -> None:
     """Stop what still runs, and note what the run counts as."""
-    if _took_too_long(flow, error):
+    if _took_too_long(flow, error, seconds):
         session.stop(f"timed out after {flow.timeout_seconds:g} s", "timed_out")
     elif isinstance(error, Exception):
         session.stop(f"the pipeline ended: {type(error).__name__}", "failed")
@@ -119,27 +130,34 @@ def _stop(session: RunSession, flow: Pipeline[Any, Any], error: BaseException) -
         session.stop(f"interrupted: {type(error).__name__}")
 
 
-def _took_too_long(flow: Pipeline[Any, Any], error: BaseException) -> bool:
+def _took_too_long(flow: Pipeline[Any, Any], error: BaseException, seconds: float) -> bool:
     """Whether an error is the one by which Prefect ends a pipeline after `timeout_seconds`.
 
     It is of asyncio's class. Asyncio uses it too, at Ctrl-C, before the time is over.
     """
-    limit_s, context = flow.timeout_seconds, FlowRunContext.get()
-    if not limit_s or context is None or not isinstance(error, CancelledError):
+    limit_s = flow.timeout_seconds
+    # Prefect began to count a little earlier than we did.
+    if not limit_s or not isinstance(error, CancelledError):
         return False
-    return (datetime.now(UTC) - context.start_time).total_seconds() >= limit_s
+    return seconds >= limit_s - _EARLIER_S
 
 
 @contextmanager
 def _ending_on_error(
-    ledger: Ledger, flow: Pipeline[Any, Any], run: RunRecord, repair: RepairRecord
+    held: HeldSignals,
+    ledger: Ledger,
+    flow: Pipeline[Any, Any],
+    run: RunRecord,
+    repair: RepairRecord,
+    begin: float,
 ) -> Iterator[None]:
     """Record the end of a run that does not come to its first task."""
     try:
         yield
     except BaseException as error:
+        held.begin()
         state: State = "failed" if isinstance(error, Exception) else "cancelled"
-        if _took_too_long(flow, error):
+        if _took_too_long(flow, error, time.monotonic() - begin):
             state = "timed_out"
         ledger.finish_run(run.id, repair.seq, state, token=repair.token or "")
         raise
@@ -163,6 +181,7 @@ def _claim(
         run, last = known, ledger.current_repair(known.id)
         request = RepairRequest(user=_user(), code=code_version(project.root))
         plan = ledger.plan_repair(run.id, request)
+        check_reused_tables(project, ledger, run.id, plan)
         repair = ledger.start_repair(run.id, request, plan=plan, after_seq=last.seq)
     else:
         plan = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
@@ -19,6 +19,8 @@ from headrace.orchestration.code_version import module_file
 from headrace.orchestration.runner import SlotTaskRunner
 from headrace.triggers.model import TriggerPolicy
 from headrace.triggers.policy import OPTIONS, make_policy
+
+log = logging.getLogger("headrace.run")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -76,16 +78,25 @@ class Pipeline(Flow[P, R], Generic[P, R]):
         """The file that the pipeline stands in."""
         return module_file(self.function.__module__)
 
-    def check_parameters(self, given: dict[str, Any]) -> dict[str, Any]:
+    def check_parameters(
+        self, given: dict[str, Any], *, inherited: Collection[str] = ()
+    ) -> dict[str, Any]:
         """Check names and types of parameters, and give them with their types.
 
         Args:
             given: Parameters as JSON values, or as strings from the command line.
+            inherited: Names of those that come from an earlier run. One that the code no longer
+                has is left out, and that is logged.
 
         Raises:
             ParameterError: A name is unknown, a value is missing or has the wrong type.
         """
         known = inspect.signature(self.fn).parameters
+        for name in sorted({*inherited} & given.keys() - known.keys()):
+            log.warning(
+                "%s no longer has the parameter %r; %r is left out", self.name, name, given[name]
+            )
+            given = {other: value for other, value in given.items() if other != name}
         for name in given:
             if name not in known:
                 near = closest(name, known)

@@ -25,7 +25,7 @@ POLL_S = 3.0
 
 @contextmanager
 def watch_prefect(session: RunSession, flow_run_id: UUID) -> Iterator[None]:
-    """Stop the run when somebody cancels its flow run in Prefect.
+    """Label the flow run with the run's id, and stop the run when somebody cancels it in Prefect.
 
     Prefect's runner ends the processes of runs that it started; for all others, such as those of
     `headrace run`, a cancel in Prefect is a wish that nobody else looks at.
@@ -33,6 +33,7 @@ def watch_prefect(session: RunSession, flow_run_id: UUID) -> Iterator[None]:
     over = threading.Event()
 
     def work() -> None:
+        _label(session, flow_run_id)
         while not over.wait(POLL_S):
             # A server that is away has nothing to say; the run goes on without it.
             with contextlib.suppress(Exception), get_client(sync_client=True) as client:
@@ -49,6 +50,16 @@ def watch_prefect(session: RunSession, flow_run_id: UUID) -> Iterator[None]:
     finally:
         over.set()
         thread.join(timeout=POLL_S)
+
+
+def _label(session: RunSession, flow_run_id: UUID) -> None:
+    """Let Prefect's page and its API tell which run and which repair a flow run is."""
+    labels: dict[str, bool | int | float | str] = {
+        "headrace.run_id": session.run.id,
+        "headrace.repair": session.repair.seq,
+    }
+    with contextlib.suppress(Exception), get_client(sync_client=True) as client:
+        client.update_flow_run_labels(flow_run_id, labels)
 
 
 def show_cancelled(flow_run: FlowRun, reason: str) -> None:

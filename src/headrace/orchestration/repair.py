@@ -11,6 +11,7 @@ from headrace.ledger.records import RepairRequest, RunRecord, merged_parameters
 from headrace.ledger.repair import RepairPlan
 from headrace.orchestration.code_version import code_version
 from headrace.orchestration.options import Claimed, RunOptions, use_options
+from headrace.orchestration.pinned import check_reused_tables
 from headrace.orchestration.project import Project
 
 
@@ -24,6 +25,7 @@ class PlannedRepair:
         plan: What happens to each task.
         after_seq: The last repair that the plan knows.
         parameters: The parameters of the tasks that run again, as JSON values.
+        inherited: Names of those that nobody gave for this repair.
     """
 
     run: RunRecord
@@ -31,6 +33,7 @@ class PlannedRepair:
     plan: RepairPlan
     after_seq: int
     parameters: dict[str, Any]
+    inherited: frozenset[str]
 
 
 def prepare_repair(project: Project, run: str, request: RepairRequest) -> PlannedRepair:
@@ -53,10 +56,17 @@ def prepare_repair(project: Project, run: str, request: RepairRequest) -> Planne
         last = ledger.current_repair(record.id)
         plan = ledger.plan_repair(record.id, request)
     # Overrides of earlier repairs stay in force until they are overridden themselves.
-    parameters = {**merged_parameters(record, last), **request.parameters}
+    earlier = merged_parameters(record, last)
+    parameters = {**earlier, **request.parameters}
+    inherited = frozenset(earlier.keys() - request.parameters.keys())
     request = request.model_copy(update={"parameters": {**last.parameters, **request.parameters}})
     return PlannedRepair(
-        run=record, request=request, plan=plan, after_seq=last.seq, parameters=parameters
+        run=record,
+        request=request,
+        plan=plan,
+        after_seq=last.seq,
+        parameters=parameters,
+        inherited=inherited,
     )
 
 
@@ -65,12 +75,14 @@ def claim_repair(project: Project, planned: PlannedRepair) -> Claimed:
 
     Raises:
         NothingToRepairError: The run is green, and no task was named.
+        ReusedTableGoneError: A task would read a reused table version that is gone.
         RunBusyError: The run, or one of its attempts, is alive.
         RepairConflictError: Somebody else started a repair since it was planned.
     """
     if planned.plan.is_empty and planned.run.state == "success":
         raise NothingToRepairError(run_id=planned.run.id, tasks=planned.plan.names("reuse"))
     with project.open_ledger() as ledger:
+        check_reused_tables(project, ledger, planned.run.id, planned.plan)
         repair = ledger.start_repair(
             planned.run.id, planned.request, plan=planned.plan, after_seq=planned.after_seq
         )
@@ -101,7 +113,8 @@ def repair(
         What the pipeline returns.
 
     Raises:
-        NothingToRepairError, RunBusyError, RepairConflictError, RunNotFoundError: See there.
+        NothingToRepairError, ReusedTableGoneError, RunBusyError, RepairConflictError,
+            RunNotFoundError: See there.
     """
     from headrace.orchestration.find_flow import load_pipeline
     from headrace.orchestration.project import load_project
@@ -114,7 +127,7 @@ def repair(
         planned = prepare_repair(project, run, request)
         project.ensure_prefect()
         pipeline = load_pipeline(planned.run.entrypoint, root=project.root)
-        typed = pipeline.check_parameters(planned.parameters)
+        typed = pipeline.check_parameters(planned.parameters, inherited=planned.inherited)
         claimed = claim_repair(project, planned)
         with use_options(RunOptions(env=env, root=project.root, claimed=claimed)):
             return pipeline(**typed)

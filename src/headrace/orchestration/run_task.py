@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ from headrace.orchestration.attempts import perform
 from headrace.orchestration.calls import current_call
 from headrace.orchestration.dependencies import judge_call, without_failures
 from headrace.orchestration.events import TaskEvent, tell_task
+from headrace.orchestration.held_signals import sparing_clean_up, work_uninterrupted
 from headrace.orchestration.replay import earlier_attempt, item_key, note_call, take_over
 from headrace.orchestration.session import RunSession, active_session
 from headrace.orchestration.skips import record_cancelled, record_refused, stand_aside
@@ -83,8 +86,16 @@ def run_task(task: EngineTask[Any, Any], arguments: dict[str, Any]) -> Any:
         raise
     request = _with_profile(session, task, request, profile)
     tell_task(TaskEvent(task=task.name, key=key, profile=profile.name, state="queued"))
-    with session.cancelling(clean_up=task.settings.is_clean_up) as cancel:
-        return _when_there_is_room(session, task, profile, request, spec_arguments, cancel)
+    is_clean_up = task.settings.is_clean_up
+    with (
+        sparing_clean_up(session.kill, sys.exception() if is_clean_up else None),
+        session.cancelling(clean_up=is_clean_up) as cancel,
+    ):
+        return work_uninterrupted(
+            partial(_when_there_is_room, session, task, profile, request, spec_arguments, cancel),
+            stop=cancel.set,
+            again=session.kill,
+        )
 
 
 def _judge(session: RunSession, request: AttemptRequest) -> tuple[Verdict, str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from headrace.orchestration.dependencies import tolerant
+from headrace.orchestration.held_signals import putting_off_signals
 from headrace.orchestration.tasks import EngineTask, noting_call
 
 if TYPE_CHECKING:
@@ -32,14 +33,15 @@ class SlotTaskRunner(ThreadPoolTaskRunner):  # type: ignore[type-arg]
             return super().submit(task, parameters, wait_for, dependencies)
         from headrace.orchestration.session import active_session
 
-        with noting_call(task, (parameters, wait_for)):
+        session = active_session()
+        # A TERM in between must not leave a task that runs and that nobody waits for.
+        with putting_off_signals(), noting_call(task, (parameters, wait_for)):
             future: PrefectConcurrentFuture[Any] = super().submit(
                 task,
                 {name: tolerant(value) for name, value in parameters.items()},
                 tolerant(wait_for),
                 dependencies,
             )
-        session = active_session()
-        if session is not None:
-            session.submitted.append((task, future))
+            if session is not None:
+                session.submitted.append((task, future))
         return future
