@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import random
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,16 @@ def flight_csv(tmp_path_factory) -> Path:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--generated", type=int, default=0, help="how many tables to make up")
     parser.addoption("--fault-seed", type=int, help="replay the random moments of a fault test")
-    parser.addoption("--fault-rounds", type=int, default=0, help="how many random moments to try")
+    parser.addoption("--fault-rounds", type=int, default=0, help="how many rounds of all faults")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.fault_seed is None:
+        config.option.fault_seed = random.SystemRandom().randrange(10**6)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"random faults: --fault-seed={config.option.fault_seed}"
 
 
 ORDER = ("prefect", "spark", "ray", "demo")
