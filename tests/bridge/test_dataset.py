@@ -68,6 +68,32 @@ def test_schema_and_count_need_no_read(dataset):
     assert dataset.count() == 1000
 
 
+def test_planning_asks_no_data_file_for_anything(ray_cluster, tmp_path):
+    log = Log(tmp_path / "t")
+    adds = [log.add(f"{n}.parquet", 1000, stats={"numRecords": 7}) for n in range(300)]
+    log.begin(("a", "long"), more=adds)  # and none of the files is there
+    dataset = from_delta(str(log.path))
+    assert (dataset.schema().names, dataset.count()) == (["a"], 2100)
+
+
+def test_a_time_pins_the_version_that_was_current_then(ray_cluster, tmp_path):
+    log = Log(tmp_path / "t")
+    log.begin(("a", "long"), more=[log.file("0.parquet", {"a": [0]})])
+    log.commit(log.file("1.parquet", {"a": [1]}))
+    for version, seconds in enumerate((1_600_000_000, 1_600_000_100)):
+        os.utime(log.path / "_delta_log" / f"{version:020d}.json", (seconds, seconds))
+    for second, rows in (("40", 1), ("50", 1), ("59", 1)):
+        assert from_delta(log.path, timestamp=f"2020-09-13T12:26:{second}Z").count() == rows
+    assert len(from_delta(log.path, timestamp="2020-09-13 12:30:00").take_all()) == 2
+
+
+def test_torch_gets_batches(dataset):
+    torch = pytest.importorskip("torch")
+    batches = list(dataset.select_columns(["id", "k"]).iter_torch_batches(batch_size=300))
+    assert sum(len(batch["id"]) for batch in batches) == 1000
+    assert batches[0]["k"].dtype == torch.int32
+
+
 def test_the_map_fuses_with_the_read(dataset):
     stats = dataset.map_batches(lambda batch: batch, batch_format="pyarrow").materialize().stats()
     assert "ReadDelta->MapBatches" in stats

@@ -8,7 +8,14 @@ import pytest
 from headrace.bridge.read import from_delta
 from headrace.delta.arrow import read_arrow
 from headrace.exceptions import DataError
-from tests.delta import foreign_tables, handmade_tables, spark_tables
+from tests.delta import (
+    foreign_tables,
+    handmade_tables,
+    log_layouts,
+    odd_files,
+    spark_features,
+    spark_tables,
+)
 from tests.delta.same import assert_same, plain, spark_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.ray]
@@ -27,7 +34,8 @@ LOSSLESS = {
     "file_has_null_type", "file_has_nothing_for_void", "file_has_uint64_for_long",
     "file_has_half_float", "a_list_whose_struct_looks_like_a_level",
 }  # fmt: skip
-BY_HAND = handmade_tables.TABLES | foreign_tables.TABLES
+BY_HAND = handmade_tables.TABLES | foreign_tables.TABLES | log_layouts.TABLES | odd_files.TABLES
+BY_SPARK = spark_tables.TABLES | spark_features.TABLES
 READ = sorted(set(BY_HAND) - REFUSED - LOSSLESS)
 
 
@@ -56,10 +64,10 @@ def check(spark, path: str) -> None:
             assert_same(got, wanted)
 
 
-@pytest.mark.parametrize("name", spark_tables.TABLES)
+@pytest.mark.parametrize("name", BY_SPARK)
 def test_a_table_by_spark_reads_as_spark_reads_it(name, spark, ray_cluster, tmp_path):
     path = str(tmp_path / name)
-    check(spark, spark_tables.TABLES[name](spark, path) or path)
+    check(spark, BY_SPARK[name](spark, path) or path)
 
 
 @pytest.mark.parametrize("name", READ)
