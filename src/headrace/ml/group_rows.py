@@ -99,7 +99,7 @@ def _column_hashes(column: pa.Array) -> NDArray[np.uint64]:
     if column.null_count:
         missing = column.is_null().to_numpy(zero_copy_only=False)
         hashes = np.where(missing, _NULL, hashes)
-    return hashes
+    return np.asarray(hashes, dtype=np.uint64)
 
 
 def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:

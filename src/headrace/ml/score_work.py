@@ -173,7 +173,7 @@ def _predict(scoring: Scoring, predict: Predict, frame: pd.DataFrame) -> list[pa
     values = predict(_as_declared(frame, scoring.inputs))
     names = [name for name, _ in scoring.outputs]
     if isinstance(values, pd.DataFrame):
-        found = [values.iloc[:, 0]] if len(names) == 1 else [values[name] for name in names]
+        found: list[Any] = [values.iloc[:, 0]] if len(names) == 1 else [values[name] for name in names]
     else:
         array = np.asarray(values)
         if array.ndim > 1 and array.shape[-1] == 1:
@@ -202,7 +202,7 @@ def _as_declared(frame: pd.DataFrame, inputs: tuple[tuple[str, str], ...]) -> pd
     """The model's columns in the types of its signature, where every value has room in them."""
     columns = {}
     for name, kind in inputs:
-        column = frame[name]
+        column: Any = frame[name]
         wanted = _NUMPY.get(kind)
         # Whole numbers and booleans with nulls stay what they are: MLflow names them.
         if wanted and (wanted.startswith("float") or not column.isna().any()):
