@@ -173,7 +173,9 @@ def _predict(scoring: Scoring, predict: Predict, frame: pd.DataFrame) -> list[pa
     values = predict(_as_declared(frame, scoring.inputs))
     names = [name for name, _ in scoring.outputs]
     if isinstance(values, pd.DataFrame):
-        found: list[Any] = [values.iloc[:, 0]] if len(names) == 1 else [values[name] for name in names]
+        found: list[Any] = (
+            [values.iloc[:, 0]] if len(names) == 1 else [values[name] for name in names]
+        )
     else:
         array = np.asarray(values)
         if array.ndim > 1 and array.shape[-1] == 1:
