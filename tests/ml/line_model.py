@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from headrace.ml.layers import current_layers
 
 
@@ -17,4 +19,10 @@ class Line:
 
 
 def fit_line(frame):
-    return Line(frame, columns=list(frame), layers=current_layers())
+    partition = None
+    if "pyspark" in sys.modules:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        partition = None if context is None else context.partitionId()
+    return Line(frame, columns=list(frame), layers=current_layers(), partition=partition)
