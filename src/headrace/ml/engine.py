@@ -82,3 +82,11 @@ def slots_of(backend: str) -> int:
 
         return int(ray.cluster_resources().get("CPU", 1))
     return max(1, current_context().cores)
+
+
+def barrier_slots(spark: Any) -> int:
+    """How many tasks of a classic session run at once: what a barrier stage may ask for."""
+    context = spark.sparkContext
+    scala = context._jsc.sc()  # noqa: SLF001 - PySpark itself has no name for it
+    profile = scala.resourceProfileManager().defaultResourceProfile()
+    return int(scala.maxNumConcurrentTasks(profile))
