@@ -202,9 +202,7 @@ class Driver:
     def _tell(self, trial: Trial, state: str, value: Any, error: dict[str, Any] | None) -> None:
         from optuna.trial import TrialState
 
-        if error is None and state == "complete" and not _is_number(value):
-            text = f"the objective returned {value!r:.80}, which is no number"
-            error = {"type": "ValueError", "message": text, "traceback": text, "error": None}
+        error = error or wrong_value(state, value)
         if error is not None:
             state = "fail"
             self.first_error = self.first_error or (trial.number, error)
@@ -291,7 +289,16 @@ class Driver:
         self._running.clear()
 
 
-def _is_number(value: Any) -> bool:
+def wrong_value(state: str, value: Any) -> dict[str, Any] | None:
+    """What is wrong with the value of a complete trial, told like an error of the objective."""
+    if state != "complete" or is_number(value):
+        return None
+    text = f"the objective returned {value!r:.80}, which is no number"
+    return {"type": "ValueError", "message": text, "traceback": text, "error": None}
+
+
+def is_number(value: Any) -> bool:
+    """Whether a study can be told this value."""
     try:
         return not math.isnan(float(value))
     except (TypeError, ValueError):

@@ -135,12 +135,12 @@ def work(address: Address, slot: int, load_data: Callable[[], Any] | None = None
         job = line.recv()
         objective, threads, variables = pickle.loads(job["objective"]), job["threads"], job["env"]  # noqa: S301
         data = load_data() if load_data else _unpickled(job["data"])
-        with thread_caps(threads), _environment(variables), inside("tuning trial"):
+        with thread_caps(threads), use_environment(variables), inside("tuning trial"):
             while True:
                 message = line.recv()
                 if message is None:
                     break
-                _run(line, objective, data, message)
+                run_objective(line, objective, data, message)
                 done += 1
     finished.set()
     with contextlib.suppress(OSError):
@@ -170,7 +170,10 @@ def _end_with_the_driver(address: Address, slot: int) -> threading.Event:
     return finished
 
 
-def _run(line: Any, objective: Callable[[Any], Any], data: Any, message: dict[str, Any]) -> None:
+def run_objective(
+    line: Any, objective: Callable[[Any], Any], data: Any, message: dict[str, Any]
+) -> None:
+    """Run one trial, and say on its line how it ended."""
     trial = RemoteTrial(line, message["number"], message["params"], data, message["mlflow_run_id"])
     with _mlflow_run(trial.mlflow_run_id):
         try:
@@ -226,7 +229,8 @@ def _mlflow_run(run_id: str | None) -> Iterator[None]:
 
 
 @contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
+def use_environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set variables inside the block, then put back what was."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

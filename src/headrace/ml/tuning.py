@@ -13,12 +13,15 @@ from headrace.exceptions import DataTooLargeError, MlRequestError
 from headrace.ml.driver import Callback, Driver, Rules
 from headrace.ml.engine import active_session, choose_backend, is_connect, slots_of
 from headrace.ml.layers import refuse_nested
+from headrace.ml.mlflow_study import MlflowStudyDriver
 from headrace.ml.parallelism import advise_parallelism
+from headrace.ml.ray_tune import TuneDriver
 from headrace.ml.slots import LocalSlots, RaySlots, Slots, SparkSlots
 from headrace.ml.spaces import Space, read_space
 from headrace.ml.studies import best_of, end_study_run, open_study
 from headrace.ml.threads import threads_per_worker
 from headrace.ml.trial_runs import TrialRuns
+from headrace.ml.tune_checks import check_mlflow_spark, check_ray_tune, check_study
 from headrace.ml.tune_result import TuneResult
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.ml")
 
 _BACKENDS = ("local", "spark", "ray")
+# Other people's drivers, and the engine that they run on.
+_ENGINES = {"ray_tune": "ray", "mlflow_spark": "spark"}
 _LARGEST_CODE_MIB = 16
 _MIB = 2**20
 
@@ -52,7 +57,8 @@ def tune(  # noqa: PLR0913 - all but two have a default, and a study has that ma
     name: str | None = None,
     storage: Any = None,
     resume: bool = False,
-    backend: Literal["local", "spark", "ray"] | None = None,
+    backend: Literal["local", "spark", "ray", "ray_tune", "mlflow_spark"] | None = None,
+    scheduler: Any = None,
     track: bool | None = None,
 ) -> TuneResult:
     """Search for the parameters with the best value, in one study of Optuna.
@@ -87,7 +93,9 @@ def tune(  # noqa: PLR0913 - all but two have a default, and a study has that ma
         storage: Where the study is kept: a database's URL, `"mlflow"`, an Optuna storage, or None
             for this process's memory.
         resume: Go on with the study `name` in `storage`. Trials that a crash has left are failed.
-        backend: `local`, `spark` or `ray`; the task's engine by default.
+        backend: `local`, `spark` or `ray`; the task's engine by default. `ray_tune` runs trials in
+            Ray Tune, for its schedulers; `mlflow_spark` in MLflow's MlflowSparkStudy.
+        scheduler: Ray Tune's, such as `ASHAScheduler()`; only with `ray_tune`.
         track: Log to MLflow: a run for the study, one below it for each trial. By default where
             the task is tracked.
 
@@ -102,11 +110,22 @@ def tune(  # noqa: PLR0913 - all but two have a default, and a study has that ma
         Exception: The objective's own error, when it stopped the study before any trial finished.
     """
     refuse_nested("ml.tune")
-    chosen = choose_backend(backend, _BACKENDS, what="ml.tune")
+    engine = choose_backend(_ENGINES.get(str(backend), backend), _BACKENDS, what="ml.tune")
+    chosen = str(backend) if backend in _ENGINES else engine
+    if chosen == "mlflow_spark" and storage is None:
+        storage = "mlflow"
     found = read_space(space)
-    slots = slots_of(chosen)
+    slots = slots_of(engine)
     workers = _parallelism(parallelism, slots, n_trials)
-    _check(n_trials, timeout_s, deterministic=deterministic, space=found, pruner=pruner)
+    check_study(n_trials, timeout_s, deterministic=deterministic, space=found, pruner=pruner)
+    given = {
+        "pruner": pruner,
+        "deterministic": deterministic,
+        "retries_of_lost": retries_of_lost,
+        "callbacks": callbacks,
+        "scheduler": scheduler,
+    }
+    _check_backend(chosen, found, n_trials, storage, given)
     for advice in advise_parallelism(workers, slots=slots, n_trials=n_trials):
         log.warning(advice)
     code, packed = _packed(objective, found), _packed_data(data, max_data_mib)
@@ -126,10 +145,9 @@ def tune(  # noqa: PLR0913 - all but two have a default, and a study has that ma
         settings = {"backend": chosen, "parallelism": workers, "n_trials": n_trials, "seed": seed}
         runs = TrialRuns(study, {**settings, "timeout_s": timeout_s, "direction": direction})
     threads = threads_per_worker(current_context().cores if chosen == "local" else slots, workers)
-    places = _places(chosen, data, threads)
     job = {
         "objective": code,
-        "data": None if places.sends_data else packed,
+        "data": packed,
         "threads": threads,
         "env": _tracking_variables() if tracked else {},
     }
@@ -143,7 +161,7 @@ def tune(  # noqa: PLR0913 - all but two have a default, and a study has that ma
         distributions=found.distributions,
         callbacks=callbacks,
     )
-    driver = Driver(study, places, job, rules, runs)
+    driver = _driver(chosen, study, job, rules, runs, data=data, scheduler=scheduler)
     ended_well = False
     try:
         stopped_by = driver.run()
@@ -174,33 +192,45 @@ def _parallelism(given: int | None, slots: int, n_trials: int | None) -> int:
     return given
 
 
-def _check(
-    n_trials: int | None,
-    timeout_s: float | None,
-    *,
-    deterministic: bool,
-    space: Space,
-    pruner: BasePruner | None,
+def _check_backend(
+    chosen: str, space: Space, n_trials: int | None, storage: Any, given: dict[str, Any]
 ) -> None:
-    if n_trials is None and timeout_s is None:
+    if chosen == "ray_tune":
+        check_ray_tune(space=space, given=given)
+    elif chosen == "mlflow_spark":
+        check_mlflow_spark(n_trials=n_trials, storage=storage, given=given)
+    elif given["scheduler"] is not None:
         raise MlRequestError(
-            problem="ml.tune has neither n_trials nor timeout_s.",
-            found="A study without either would never end.",
-            fix="n_trials=50, or timeout_s=600",
+            problem=f'scheduler does not go with backend="{chosen}".',
+            found="Schedulers are Ray Tune's; here a pruner of Optuna ends trials early.",
+            fix='backend="ray_tune", or pruner=optuna.pruners.SuccessiveHalvingPruner()',
         )
-    if deterministic and not space.distributions:
-        raise MlRequestError(
-            problem="deterministic=True needs a space.",
-            found="Parameters that trials suggest at the same time come in any order.",
-            fix='space={"depth": optuna.distributions.IntDistribution(2, 8)}',
-        )
-    # These two compare a trial with others that still run.
-    if deterministic and type(pruner).__name__ in ("SuccessiveHalvingPruner", "HyperbandPruner"):
-        raise MlRequestError(
-            problem=f"deterministic=True does not go with {type(pruner).__name__}.",
-            found="What it prunes depends on how far other trials have come.",
-            fix="pruner=optuna.pruners.MedianPruner()",
-        )
+
+
+def _driver(
+    chosen: str,
+    study: Any,
+    job: dict[str, Any],
+    rules: Rules,
+    runs: TrialRuns | None,
+    *,
+    data: Any,
+    scheduler: Any,
+) -> Driver | TuneDriver | MlflowStudyDriver:
+    """Who runs the trials."""
+    if chosen == "ray_tune":
+        import ray
+
+        kept = None if data is None else ray.put(data)
+        plain = {**job, "data": None}
+        return TuneDriver(study, plain, kept, rules, runs, scheduler)
+    if chosen == "mlflow_spark":
+        spark = active_session()
+        broadcast = None if data is None else _context_of(spark).broadcast(data)
+        return MlflowStudyDriver(study, {**job, "data": None}, broadcast, rules, spark)
+    places = _places(chosen, data, job["threads"])
+    sent = None if places.sends_data else job["data"]
+    return Driver(study, places, {**job, "data": sent}, rules, runs)
 
 
 def _packed(objective: Callable[[Any], Any], space: Space) -> bytes:
@@ -231,14 +261,21 @@ def _packed_data(data: Any, limit_mib: int) -> bytes | None:
 def _places(backend: str, data: Any, threads: int) -> Slots:
     if backend == "spark":
         spark = active_session()
-        if data is not None and is_connect(spark):
-            raise MlRequestError(
-                problem="ml.tune(data=...) can't broadcast over Spark Connect.",
-                found="A Connect session has no SparkContext.",
-                fix="read the data from a table in the objective: read_arrow(table)",
-            )
+        if data is not None:
+            _context_of(spark)
         return SparkSlots(spark, data)
     return RaySlots(data, threads) if backend == "ray" else LocalSlots()
+
+
+def _context_of(spark: Any) -> Any:
+    """The SparkContext that broadcasts data."""
+    if is_connect(spark):
+        raise MlRequestError(
+            problem="ml.tune(data=...) can't broadcast over Spark Connect.",
+            found="A Connect session has no SparkContext.",
+            fix="read the data from a table in the objective: read_arrow(table)",
+        )
+    return spark.sparkContext
 
 
 def _tracking_variables() -> dict[str, str]:
@@ -253,7 +290,7 @@ def _tracking_variables() -> dict[str, str]:
     }
 
 
-def _raise_first(driver: Driver) -> None:
+def _raise_first(driver: Driver | TuneDriver | MlflowStudyDriver) -> None:
     """Raise the objective's own error, with its trial."""
     if driver.first_error is None:
         return
