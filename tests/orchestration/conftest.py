@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from headrace.ledger.store import open_ledger
 
 SAMPLE = Path(__file__).parent / "sample"
+
+
+def command_lines(pid: int) -> list[str]:
+    """Those of all processes below one; a process that has just ended has none."""
+    found = []
+    for child in psutil.Process(pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.append(" ".join(child.cmdline()))
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
+import os
 
-import psutil
 import pytest
 
 from headrace import python_task
@@ -14,6 +13,7 @@ from headrace.orchestration.shared_engines import SharedEngines
 from headrace.orchestration.tasks import named_tasks
 from headrace.profiles.load import load_environment
 from headrace.profiles.models import PythonProfile, RayProfile, SparkProfile
+from tests.orchestration.conftest import command_lines
 
 
 @python_task
@@ -28,15 +28,6 @@ def double(number: int) -> int:
 
 def flow_with_two_steps():
     return double(count_up())
-
-
-def command_lines():
-    """Those of all processes below this one; one that has just ended has none."""
-    found = []
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            found.append(child.cmdline())
-    return found
 
 
 @pytest.fixture
@@ -79,4 +70,4 @@ def test_a_run_that_ends_during_the_start_leaves_no_process(project, tmp_path):
     profile = RayProfile(name="train", cores=1, memory_mib=1024, reuse="run")
     with SharedEngines(project, tmp_path / "shared") as engines:
         engines.prepare([profile])
-    assert not [line for line in command_lines() if "headrace.engines._host" in line]
+    assert not [line for line in command_lines(os.getpid()) if "headrace.engines._host" in line]
