@@ -82,10 +82,19 @@ class MlflowStudyDriver:
             self._raise_outcome()
         return stopped
 
+    @property
+    def _context(self) -> Any:
+        """The classic session's context; None over Connect, which knows tags instead of groups."""
+        return None if "connect" in type(self.spark).__module__ else self.spark.sparkContext
+
     def _optimize(self, tag: str) -> None:
         from mlflow.pyspark.optuna.study import MlflowSparkStudy
 
-        self.spark.addTag(tag)
+        if self._context is None:
+            self.spark.addTag(tag)
+        else:
+            # MlflowSparkStudy leaves a group that is set alone.
+            self._context.setJobGroup(tag, tag, interruptOnCancel=True)
         try:
             twin = MlflowSparkStudy(
                 self.study.study_name,
@@ -107,7 +116,10 @@ class MlflowStudyDriver:
         until = time.monotonic() + _CANCEL_S
         while thread.is_alive() and time.monotonic() < until:
             with contextlib.suppress(Exception):
-                self.spark.interruptTag(tag)
+                if self._context is None:
+                    self.spark.interruptTag(tag)
+                else:
+                    self._context.cancelJobGroup(tag)
             thread.join(_LOOK_S)
         if thread.is_alive():
             log.warning("Spark has not ended the trials of %s within %d s", tag, _CANCEL_S)
@@ -121,7 +133,8 @@ class MlflowStudyDriver:
         for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             key = "headrace.lost" if reason == "trials" else "headrace.stopped"
             storage.set_trial_user_attr(trial._trial_id, key, reason)  # noqa: SLF001
-            self.study.tell(trial.number, state=TrialState.FAIL)
+            # Not by `study.tell`: MLflow's storage doesn't find a trial by its number.
+            storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)  # noqa: SLF001
         storage.flush_all_batches()
 
     def _find_first_error(self) -> None:
