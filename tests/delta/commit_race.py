@@ -7,6 +7,7 @@ the writers makes, LOG_STORE is `ours` or a class of Delta's. Prints one line of
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from collections import Counter
@@ -23,14 +24,13 @@ from headrace.engines.spark import open_spark
 from headrace.exceptions import ConcurrentWriteError
 from headrace.profiles.models import SparkProfile
 from headrace.profiles.storage import Storage
-from headrace.testing.fixtures import SHORT_JOBS
 
 URI = "s3://lake/race"
 
 
 def main(store: str, commits: int, log_store: str) -> dict[str, Any]:
     storage = Storage(kind="s3", allow_http=True, **json.loads(store))
-    conf = dict(SHORT_JOBS)
+    conf = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
     if log_store != "ours":
         conf |= {f"spark.delta.logStore.{scheme}.impl": log_store for scheme in ("s3", "s3a")}
     profile = SparkProfile(name="race", cores=2, memory_mib=1536, spark_conf=conf)
@@ -127,4 +127,6 @@ def replaces_a_commit(spark: Any, options: dict[str, str]) -> bool:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], int(sys.argv[2]), sys.argv[3])))
+    print(json.dumps(main(sys.argv[1], int(sys.argv[2]), sys.argv[3])), flush=True)
+    # A thread of an S3 client may abort the process while C++ objects are destroyed at its end.
+    os._exit(0)
