@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sqlite3
@@ -138,7 +139,7 @@ def victims(flow_pid, kind):
     flow = psutil.Process(flow_pid)
     if kind == "flow":
         return [flow]
-    watchers = [p for p in flow.children() if "headrace.engines._child" in " ".join(p.cmdline())]
+    watchers = [p for p in flow.children() if "headrace.engines._child" in command_line(p)]
     if kind == "supervisor":
         return watchers
     return [child for watcher in watchers for child in watcher.children()]
@@ -178,3 +179,10 @@ def lock(database, seconds):
     time.sleep(seconds)
     connection.execute("COMMIT")
     connection.close()
+
+
+def command_line(process):
+    """That of a process; one that has just ended has none."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return " ".join(process.cmdline())
+    return ""
