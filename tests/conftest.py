@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import random
 from pathlib import Path
 
+import psutil
 import pytest
 
 from headrace.testing.fixtures import delta_table, local_prefect, local_ray, local_spark
 
 __all__ = ["delta_table", "local_prefect", "local_ray", "local_spark"]
+
+
+def command_line(process: psutil.Process) -> str:
+    """That of a process; one that has just ended has none."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return " ".join(process.cmdline())
+    return ""
 
 
 @pytest.fixture(scope="session")

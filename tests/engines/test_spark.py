@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import threading
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from headrace.engines.shared import open_shared
@@ -18,6 +16,7 @@ from headrace.exceptions import TaskCancelledError, TaskFailedError
 from headrace.profiles.models import SparkProfile
 from headrace.profiles.storage import Storage
 from headrace.testing.fixtures import SHORT_JOBS
+from tests.conftest import command_line
 
 pytestmark = pytest.mark.spark
 
@@ -88,9 +87,7 @@ def test_a_spark_task_has_its_own_session_and_cancel_ends_it_with_its_jvm(
         while not (project.root / "told.json").exists() and time.monotonic() < until:
             time.sleep(0.1)
         for process in project.processes():
-            seen[process] = ""
-            with contextlib.suppress(psutil.NoSuchProcess):  # a program that the JVM ran has ended
-                seen[process] = " ".join(process.cmdline())
+            seen[process] = command_line(process)  # a program that the JVM ran may have ended
         cancel.set()
 
     threading.Thread(target=press).start()

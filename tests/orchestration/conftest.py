@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import sys
@@ -12,17 +11,14 @@ import psutil
 import pytest
 
 from headrace.ledger.store import open_ledger
+from tests.conftest import command_line
 
 SAMPLE = Path(__file__).parent / "sample"
 
 
 def command_lines(pid: int) -> list[str]:
-    """Those of all processes below one; a process that has just ended has none."""
-    found = []
-    for child in psutil.Process(pid).children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            found.append(" ".join(child.cmdline()))
-    return found
+    """Those of all processes below one."""
+    return [command_line(child) for child in psutil.Process(pid).children(recursive=True)]
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sqlite3
@@ -19,6 +18,7 @@ from deltalake import DeltaTable
 
 from headrace.ledger.records import RunRequest
 from headrace.ledger.store import Ledger
+from tests.conftest import command_line
 
 LEASE_S = 6.0
 ROWS = {"a": 1, "b": 10, "c": 100}
@@ -179,10 +179,3 @@ def lock(database, seconds):
     time.sleep(seconds)
     connection.execute("COMMIT")
     connection.close()
-
-
-def command_line(process):
-    """That of a process; one that has just ended has none."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return " ".join(process.cmdline())
-    return ""

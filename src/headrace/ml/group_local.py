@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.delta.arrow import read_arrow
 from headrace.ml.group_plan import Group
 from headrace.ml.group_rows import ARROW_SCHEME, group_codes, measure
-from headrace.ml.group_source import Counted, Source, group_list
+from headrace.ml.group_source import Counted, Source, batch_plans, group_list
 from headrace.ml.hosts import LOOPBACK
 from headrace.ml.wire import Address
 
@@ -74,11 +74,7 @@ class LocalGroups:
         self, address: Address, numbers: Sequence[int], samples: dict[int, int] | None, seed: int
     ) -> LocalJob:
         """Train groups of which a worker never holds all rows as pandas."""
-        plans = {}
-        for number in numbers:
-            group = self._groups[number]
-            wanted = None if samples is None else samples[number]
-            plans[number] = (group.rows, wanted, (seed, group.key))
+        plans = batch_plans(self._groups, numbers, samples, seed)
         return self._start(address, numbers, plans)
 
     def close(self) -> None:

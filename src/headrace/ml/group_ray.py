@@ -17,7 +17,7 @@ from headrace.context import current_context
 from headrace.engines.own_errors import own_error
 from headrace.ml.group_plan import Group
 from headrace.ml.group_rows import ARROW_SCHEME, group_codes, measure, to_pandas
-from headrace.ml.group_source import Counted, Source, group_list
+from headrace.ml.group_source import Counted, Source, batch_plans, group_list
 from headrace.ml.group_work import train_group
 from headrace.ml.hosts import ray_host
 from headrace.ml.sampling import sample_batches
@@ -100,11 +100,7 @@ class RayGroups:
         self, address: Address, numbers: Sequence[int], samples: dict[int, int] | None, seed: int
     ) -> RayJob:
         """Train groups of which a worker never holds all rows as pandas."""
-        plans = {}
-        for number in numbers:
-            group = self._groups[number]
-            wanted = None if samples is None else samples[number]
-            plans[number] = (group.rows, wanted, (seed, group.key))
+        plans = batch_plans(self._groups, numbers, samples, seed)
         return self._start(address, numbers, plans)
 
     def close(self) -> None:

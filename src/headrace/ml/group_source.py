@@ -168,6 +168,27 @@ def _check_columns(
             )
 
 
+def batch_plans(
+    groups: Mapping[int, Group],
+    numbers: Sequence[int],
+    samples: Mapping[int, int] | None,
+    seed: int,
+) -> dict[int, tuple[int, int | None, tuple[Any, ...]]]:
+    """By group what a worker has to know to take its rows in batches.
+
+    Returns:
+        Its rows, how many of them to keep (None for all), and the seed of the choice.
+    """
+    return {
+        number: (
+            groups[number].rows,
+            None if samples is None else samples[number],
+            (seed, groups[number].key),
+        )
+        for number in numbers
+    }
+
+
 def group_list(measured: Mapping[tuple[Any, ...], tuple[Any, Any, Any]]) -> list[Group]:
     """Groups from rows, bytes and hash by key, numbered in the order of their keys."""
     ordered = sorted(measured, key=_order)

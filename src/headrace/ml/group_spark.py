@@ -14,7 +14,7 @@ from headrace.delta.spark import read_table
 from headrace.delta.spark_layout import quote
 from headrace.ml.group_plan import Group
 from headrace.ml.group_rows import NUMBER_BYTES, OBJECT_BYTES, TEXT_BYTES
-from headrace.ml.group_source import Counted, Source, group_list
+from headrace.ml.group_source import Counted, Source, batch_plans, group_list
 from headrace.ml.group_work import train_group
 from headrace.ml.hosts import spark_host
 from headrace.ml.sampling import sample_batches
@@ -99,16 +99,15 @@ class SparkGroups:
 
         import pandas as pd
 
-        rows = {number: self._groups[number].rows for number in numbers}
-        keys = {number: self._groups[number].key for number in numbers}
+        plans = batch_plans(self._groups, numbers, samples, seed)
 
         def train(key: Any, batches: Any) -> Any:
             number = int(key[0])
             plain = (batch.drop(columns=_ADDED) for batch in batches)
-            if samples is None:
+            total, wanted, seeded = plans[number]
+            if wanted is None:
                 train_group(address, number, lambda: plain, streaming=True)
             else:
-                wanted, total, seeded = samples[number], rows[number], (seed, keys[number])
                 train_group(address, number, lambda: sample_batches(plain, total, wanted, seeded))
             for _ in plain:
                 pass  # Spark wants all of a group to be read

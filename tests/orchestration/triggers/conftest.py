@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections import Counter
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -17,6 +21,28 @@ from headrace.triggers.policy import make_policy
 from tests.ledger.conftest import postgres_server, sqlite_url, url
 
 __all__ = ["postgres_server", "sqlite_url", "url"]
+
+
+@contextmanager
+def webhook_receiver():
+    """What a webhook was told, and its address."""
+    told = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self):
+            told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Receiver)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield told, f"http://127.0.0.1:{server.server_port}/hook"
+    finally:
+        server.shutdown()
 
 
 class Hands:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
-
 import pytest
 
 from headrace import continuous, cron
 from headrace.orchestration.triggers.notices import NoticeSender, send
-from tests.orchestration.triggers.conftest import served
+from tests.orchestration.triggers.conftest import served, webhook_receiver
 
 
 def sender(world, *pipelines):
@@ -42,33 +38,13 @@ def test_times_that_passed_while_nothing_served_are_told(world):
     assert "headrace triggers show p" in notice.body
 
 
-@pytest.fixture
-def receiver():
-    told = []
-
-    class Receiver(BaseHTTPRequestHandler):
-        def do_POST(self):
-            told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b"ok")
-
-        def log_message(self, *_):
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Receiver)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield told, f"http://127.0.0.1:{server.server_port}/hook"
-    server.shutdown()
-
-
 @pytest.mark.prefect
-def test_a_notification_block_gets_subject_and_body(receiver, prefect_url):
+def test_a_notification_block_gets_subject_and_body(prefect_url):
     from prefect.blocks.notifications import CustomWebhookNotificationBlock
 
-    told, url = receiver
     form = {"text": "{{subject}}: {{body}}"}
-    block = CustomWebhookNotificationBlock(name="team", url=url, json_data=form)
-    block.save("team", overwrite=True)
-    send("custom-webhook/team", "p failed", "Repair it: headrace repair 1")
+    with webhook_receiver() as (told, url):
+        block = CustomWebhookNotificationBlock(name="team", url=url, json_data=form)
+        block.save("team", overwrite=True)
+        send("custom-webhook/team", "p failed", "Repair it: headrace repair 1")
     assert told == [{"text": "p failed: Repair it: headrace repair 1"}]

@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from prefect.states import Cancelling, Scheduled
 
 from headrace.ledger.store import open_ledger
+from tests.orchestration.triggers.conftest import webhook_receiver
 
 pytestmark = [pytest.mark.prefect, pytest.mark.timeout(900)]
 
@@ -102,23 +101,8 @@ class Project:
 
 @pytest.fixture(scope="module")
 def received():
-    """What a webhook was told."""
-    told = []
-
-    class Receiver(BaseHTTPRequestHandler):
-        def do_POST(self):
-            told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Receiver)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    told_at = f"http://127.0.0.1:{server.server_port}/hook"
-    yield told, told_at
-    server.shutdown()
+    with webhook_receiver() as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

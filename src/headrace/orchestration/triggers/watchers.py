@@ -91,7 +91,7 @@ class Watcher(ABC):
         self.pipeline = pipeline
         self.trigger = trigger
         self.around = around
-        self._fired: tuple[datetime, float] | None = None
+        self._newest: tuple[object, float] | None = None
 
     @abstractmethod
     def first_cursor(self) -> dict[str, Any]:
@@ -154,13 +154,21 @@ class Watcher(ABC):
         return len(active) >= self.pipeline.policy.max_concurrent
 
     def gap_s(self, record: TriggerRecord) -> float | None:
-        """Seconds since the trigger made a run; they pass also when the clock is set back."""
-        if record.fired_at is None:
-            return None
-        if self._fired is None or self._fired[0] != record.fired_at:
-            told = (datetime.now(UTC) - record.fired_at).total_seconds()
-            self._fired = record.fired_at, self.around.clock() - max(0.0, told)
-        return self.around.clock() - self._fired[1]
+        """Seconds since the trigger made a run, or None when it has made none."""
+        fired_at = record.fired_at
+        return None if fired_at is None else self.seconds_since(fired_at, fired_at)
+
+    def seconds_since(self, event: object, moment: datetime | None) -> float:
+        """Seconds since the newest event, which pass also when the clock is set back.
+
+        Args:
+            event: What tells it from the one before.
+            moment: When it was, or None for now.
+        """
+        if self._newest is None or self._newest[0] != event:
+            told = (datetime.now(UTC) - moment).total_seconds() if moment else 0.0
+            self._newest = event, self.around.clock() - max(0.0, told)
+        return self.around.clock() - self._newest[1]
 
 
 class ScheduleWatcher(Watcher):
@@ -208,10 +216,6 @@ class ContinuousWatcher(Watcher):
 
     trigger: Continuous
 
-    def __init__(self, pipeline: Served, trigger: Continuous, around: Surroundings) -> None:
-        super().__init__(pipeline, trigger, around)
-        self._ended: tuple[str, float] | None = None
-
     def first_cursor(self) -> dict[str, Any]:
         """Nothing has run."""
         return {"number": 0, "failures": 0}
@@ -219,7 +223,7 @@ class ContinuousWatcher(Watcher):
     def look(self, record: TriggerRecord) -> Proposal | None:
         """The next run, once the last one has ended and its wait is over."""
         if self.is_busy():
-            self._ended = None
+            self._newest = None
             return None
         number, failures = record.cursor["number"], record.cursor["failures"]
         last = self.around.ledger.last_trigger_run(self.pipeline.name, self.trigger.name)
@@ -227,7 +231,7 @@ class ContinuousWatcher(Watcher):
             if last.state in ACTIVE:
                 return None
             failures = 0 if last.state in GOOD else failures + 1
-            if self._seconds_since(last.id, last.ended_at) < continuous_wait_s(
+            if self.seconds_since(last.id, last.ended_at) < continuous_wait_s(
                 self.trigger, failures
             ):
                 return None
@@ -235,13 +239,6 @@ class ContinuousWatcher(Watcher):
         return Proposal(
             cursor=cursor, firings=(self.request(str(number + 1), cursor, skip_if_busy=False),)
         )
-
-    def _seconds_since(self, run_id: str, ended_at: datetime | None) -> float:
-        """Seconds since the run's end, which pass also when the clock is set back."""
-        if self._ended is None or self._ended[0] != run_id:
-            told = (datetime.now(UTC) - ended_at).total_seconds() if ended_at else 0.0
-            self._ended = run_id, self.around.clock() - max(0.0, told)
-        return self.around.clock() - self._ended[1]
 
 
 class PipelineWatcher(Watcher):
