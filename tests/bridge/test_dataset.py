@@ -11,7 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.bridge.read import from_delta
-from headrace.exceptions import CpusBusyError, FilterError, RowCountError, SnapshotExpiredError
+from headrace.exceptions import (
+    CpusBusyError,
+    FilterError,
+    RowCountError,
+    SnapshotExpiredError,
+    VersionNotFoundError,
+)
 from tests.delta.handmade import Log
 
 pytestmark = pytest.mark.ray
@@ -84,7 +90,9 @@ def test_a_time_pins_the_version_that_was_current_then(ray_cluster, tmp_path):
         os.utime(log.path / "_delta_log" / f"{version:020d}.json", (seconds, seconds))
     for second, rows in (("40", 1), ("50", 1), ("59", 1)):
         assert from_delta(log.path, timestamp=f"2020-09-13T12:26:{second}Z").count() == rows
-    assert len(from_delta(log.path, timestamp="2020-09-13 12:30:00").take_all()) == 2
+    assert from_delta(log.path, timestamp="2020-09-13 12:28:20").count() == 2
+    with pytest.raises(VersionNotFoundError, match=r"to version 1 at 2020-09-13T12:28:20"):
+        from_delta(log.path, timestamp="2020-09-13 12:28:21")
 
 
 def test_torch_gets_batches(dataset):

@@ -31,7 +31,8 @@ def rows_that_the_log_miscounts(path):
     adds = [log.file(f"f{at}", ints(at, None), stats={"numRecords": n}) for at, n in enumerate(counts)]  # fmt: skip
     wrong = {"numRecords": 2, "minValues": {"a": 100}, "maxValues": {"a": 200}, "nullCount": {"a": 2}}  # fmt: skip
     adds += [log.file("g", ints(7, 8), stats=wrong)]
-    adds += [log.file(f"h{text}", ints(9), stats=text) for text in ("[1]", "5", "no json", "null")]
+    odd = ("[1]", "5", "no json", "null")
+    adds += [log.file(f"h{at}", ints(9), stats=text) for at, text in enumerate(odd)]
     log.begin(("a", "integer"), more=adds)
 
 
@@ -112,8 +113,14 @@ def a_type_of_the_user(path):
     sql = struct(("type", "byte"), ("size", "integer"), ("indices", array("integer")), ("values", array("double")))  # fmt: skip
     kind = {"type": "udt", "class": "org.apache.spark.ml.linalg.VectorUDT", "pyClass": "pyspark.ml.linalg.VectorUDT", "sqlType": sql}  # fmt: skip
     arrow = pa.struct([("type", pa.int8()), ("size", pa.int32()), ("indices", pa.list_(pa.int32())), ("values", pa.list_(pa.float64()))])  # fmt: skip
-    vector = {"type": 1, "size": None, "indices": None, "values": [1.0, 2.0]}
-    log.begin(("v", kind), more=[log.file("f.parquet", {"v": pa.array([vector, None], arrow)})])
+    dense = {"type": 1, "size": None, "indices": None, "values": [1.0, 2.0]}
+    sparse = {
+        "type": 0,
+        "size": 3,
+        "indices": [1],
+        "values": [4.0],
+    }  # a null is beyond Spark's toArrow
+    log.begin(("v", kind), more=[log.file("f.parquet", {"v": pa.array([dense, sparse], arrow)})])
 
 
 # --- encodings and layouts -----------------------------------------------------------------------
