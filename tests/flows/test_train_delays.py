@@ -60,7 +60,6 @@ def test_a_broken_run_is_repaired_from_the_very_versions_it_had_made(in_project,
     _check_prefect()
 
 
-@pytest.mark.skip(reason="two causes of its failure are mended; it was not seen to pass since")
 def test_new_flights_are_appended_scored_once_and_measured(in_project, state, flight_csv, tmp_path):
     """What `headrace serve` runs for new files; the run before has left tables and a model."""
     from flows.watch_flights import watch_flights

@@ -22,10 +22,6 @@ PARAMS = {"max_depth": 3, "eta": 0.3, "seed": 1}
 # XGBoost's histograms have other borders where the rows lie otherwise on the workers.
 TOLERANCE = 0.02
 
-UNPROVEN = pytest.mark.skip(
-    reason="not seen to pass as it stands: its runs ended at the limit of a busy machine"
-)
-
 
 def make_rows(count, seed):
     import pandas as pd
@@ -153,7 +149,6 @@ def test_two_workers_build_what_one_process_builds(tables, on_ray):
     assert len(on_ray.history["train"]["rmse"]) == on_ray.best_round == 30
 
 
-@UNPROVEN
 @pytest.mark.ray
 def test_a_killed_worker_costs_the_rounds_since_the_last_checkpoint(tables, here, on_ray, tmp_path):
     def die_once(number, scores):
@@ -203,7 +198,6 @@ def test_a_killed_worker_is_told_from_one_that_lost_it_and_from_the_users_error(
     assert "Raised in worker 1 of the training:\nline 1" in caught.value.__notes__[-1]
 
 
-@UNPROVEN
 @pytest.mark.ray
 def test_a_training_goes_on_after_its_driver_was_lost(tables, here, ray_cluster):
     def fail(number, scores):
@@ -229,7 +223,6 @@ def _note(path, number):
         file.write(f"{number}\n")
 
 
-@UNPROVEN
 @pytest.mark.ray
 def test_lightgbm_stops_early_and_its_workers_agree(tables, here, ray_cluster):
     import lightgbm
@@ -261,7 +254,6 @@ def test_lightgbm_stops_early_and_its_workers_agree(tables, here, ray_cluster):
     assert min(values) == pytest.approx(np.mean((wanted - test["y"]) ** 2), rel=0.2)
 
 
-@UNPROVEN
 @pytest.mark.spark
 @pytest.mark.ray
 def test_sparks_estimator_builds_the_same_on_the_same_rows(tables, here, on_ray, spark):

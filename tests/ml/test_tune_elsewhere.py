@@ -17,10 +17,6 @@ from headrace.ml.tune_checks import check_ray_tune
 
 SPACE = {"x": FloatDistribution(-10, 10), "depth": IntDistribution(1, 8)}
 
-UNPROVEN = pytest.mark.skip(
-    reason="not seen to pass as it stands: its runs ended at the limit of a busy machine"
-)
-
 
 @pytest.fixture
 def lake(tmp_path):
@@ -43,7 +39,6 @@ def bowl(trial):
     return (trial.params["x"] - 2) ** 2 + trial.params["depth"]
 
 
-@UNPROVEN
 @pytest.mark.ray
 def test_asha_ends_bad_trials_and_each_end_is_told_for_what_it_is(lake, ray_cluster):
     from ray.tune.schedulers import ASHAScheduler

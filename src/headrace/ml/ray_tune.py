@@ -129,7 +129,7 @@ class TuneDriver:
     def _take(self, running: _Running, result: dict[str, Any]) -> None:
         """What a result says beside its value."""
         running.last = result
-        for key, value in (result.get("attrs") or {}).items():
+        for key, value in result.get("attrs") or ():
             running.trial.set_user_attr(key, value)
         if result.get("stop"):
             self.study.stop()

@@ -56,7 +56,8 @@ class TuneLine:
     def _report(self, metrics: dict[str, Any]) -> None:
         from ray import tune
 
-        tune.report({**metrics, "attrs": dict(self._attrs), "stop": self._stop})
+        # Pairs: Ray Tune would flatten a dict into "attrs/NAME".
+        tune.report({**metrics, "attrs": tuple(self._attrs.items()), "stop": self._stop})
 
 
 def run_trial(config: dict[str, Any], job: dict[str, Any], refs: list[Any]) -> None:
