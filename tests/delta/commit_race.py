@@ -7,7 +7,6 @@ the writers makes, LOG_STORE is `ours` or a class of Delta's. Prints one line of
 from __future__ import annotations
 
 import json
-import os
 import sys
 import threading
 from collections import Counter
@@ -20,6 +19,7 @@ from deltalake.exceptions import CommitFailedError
 
 from headrace import write_arrow
 from headrace.context import TaskContext, use_context
+from headrace.engines.exit_early import run_and_exit
 from headrace.engines.spark import open_spark
 from headrace.exceptions import ConcurrentWriteError
 from headrace.profiles.models import SparkProfile
@@ -126,7 +126,11 @@ def replaces_a_commit(spark: Any, options: dict[str, str]) -> bool:
     return [row[0] for row in left] == [content.strip()]
 
 
+def print_result() -> int:
+    """What the test reads."""
+    print(json.dumps(main(sys.argv[1], int(sys.argv[2]), sys.argv[3])))
+    return 0
+
+
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], int(sys.argv[2]), sys.argv[3])), flush=True)
-    # A thread of an S3 client may abort the process while C++ objects are destroyed at its end.
-    os._exit(0)
+    run_and_exit(print_result)

@@ -6,14 +6,17 @@ import pytest
 import sqlalchemy as sa
 
 from headrace.context import Lineage
+from headrace.ledger import schema
 from headrace.ledger.base import RUN
-from headrace.ledger.records import GOOD, STATES, RunRecord
+from headrace.ledger.firing_records import FiringRequest
+from headrace.ledger.records import GOOD, STATES, RunRecord, RunRequest
 from headrace.ledger.retention import (
     Keeping,
     RetentionRule,
     load_removals,
     needed_versions,
     plan_removals,
+    remove_firings,
     remove_rows,
 )
 from headrace.tables import TableRef
@@ -144,3 +147,31 @@ def test_versions_that_a_repair_reads_are_needed(drive, ledger):
     alive.did("load", outputs=(Lineage(ref=_ref(99), mode="append"),))
     alive.did("train", "failed", outputs=(Lineage(ref=_ref(100), mode="append"),))
     assert needed_versions(ledger, now=NOW, rule=RULE) == {"/lake/t": {broken.run.number, 99}}
+
+
+def test_old_decisions_and_notices_go_with_their_runs_and_nothing_fires_again(ledger):
+    run = RunRequest(pipeline="p", entrypoint="e")
+    record = ledger.register_trigger("p", "t", kind="cron", rule="r", cursor={"at": "0"})
+    wanted = [("old", None), ("missed", None), ("with a run", run), ("last", None)]
+    for key, made in wanted:
+        decided = FiringRequest(key=key, decision="run" if made else "skipped", run=made)
+        ledger.fire(record, cursor={"at": key}, firings=[decided])
+        record = ledger.find_trigger("p", "t")
+        assert ledger.claim_notice(f"{key} told", kind="missed")
+
+    def age_all(days):
+        for table in (schema.firing, schema.notice):
+            old = sa.update(table).values(created_at=NOW - timedelta(days=days))
+            ledger.database.write(lambda c, old=old: c.execute(old))
+
+    def keys():
+        return [firing.key for firing in ledger.list_firings("p", "t")][::-1]
+
+    age_all(99)
+    assert remove_firings(ledger, now=NOW, rule=RULE) == 0
+    age_all(101)
+    assert remove_firings(ledger, now=NOW, rule=RULE) == 2
+    assert keys() == ["with a run", "last"]
+    assert ledger.claim_notice("old told", kind="missed")
+    again = [FiringRequest(key="last", run=run)]
+    assert ledger.fire(record, cursor={"at": "last"}, firings=again) == []

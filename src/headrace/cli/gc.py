@@ -11,7 +11,7 @@ import typer
 from headrace.cli.options import EnvOption, JsonOption
 
 if TYPE_CHECKING:
-    from headrace.ledger.retention import Removal
+    from headrace.ledger.retention import Removal, RetentionRule
     from headrace.orchestration.project import Project
 
 app = typer.Typer(add_completion=False)
@@ -54,7 +54,7 @@ def gc(
         removals = load_removals(ledger, now=datetime.now(UTC), rule=rule)
     freed = sum(_size(project, removal) for removal in removals if removal.files)
     if not dry_run:
-        _remove(project, removals)
+        _remove(project, removals, rule)
     if json:
         print_json({"removals": [vars(removal) for removal in removals], "bytes": freed})
         return
@@ -67,9 +67,9 @@ def gc(
     print_line(f"{len(going)} runs, {freed / 2**20:.1f} MiB of files {verb}.")
 
 
-def _remove(project: Project, removals: list[Removal]) -> None:
+def _remove(project: Project, removals: list[Removal], rule: RetentionRule) -> None:
     from headrace.bridge.staging import remove_staging
-    from headrace.ledger.retention import remove_rows
+    from headrace.ledger.retention import remove_firings, remove_rows
 
     environment = project.environment
     for removal in removals:
@@ -82,6 +82,7 @@ def _remove(project: Project, removals: list[Removal]) -> None:
     )
     with project.open_ledger() as ledger:
         remove_rows(ledger, [removal.run_id for removal in removals if removal.rows])
+        remove_firings(ledger, now=datetime.now(UTC), rule=rule)
 
 
 def _size(project: Project, removal: Removal) -> int:

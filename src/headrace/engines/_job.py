@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
+from headrace.engines.exit_early import run_and_exit
 from headrace.engines.job_process import run_sent_task
 
 if __name__ == "__main__":
-    sys.exit(run_sent_task())
+    run_and_exit(run_sent_task)

@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from headrace.ledger import schema
 from headrace.ledger.base import ATTEMPT, REPAIR, RUN
 from headrace.ledger.records import ACTIVE, GOOD, RunRecord
 from headrace.ledger.rows import run_record
 
 if TYPE_CHECKING:
     from headrace.ledger.base import LedgerBase
+
+FIRING, NOTICE = schema.firing, schema.notice
 
 _CHUNK = 500
 
@@ -183,6 +186,31 @@ def _delete(connection: sa.Connection, ids: list[str]) -> int:
     for table, column in ((ATTEMPT, ATTEMPT.c.run_id), (REPAIR, REPAIR.c.run_id), (RUN, RUN.c.id)):
         connection.execute(sa.delete(table).where(column.in_(over)))
     return len(over)
+
+
+def remove_firings(ledger: LedgerBase, *, now: datetime, rule: RetentionRule) -> int:
+    """Delete what triggers decided, and what people were told, longer ago than rows are kept.
+
+    What belongs to a run that is still there stays, and so does the last decision of each trigger.
+    The triggers themselves know where they stand by their cursors, so nothing fires again.
+
+    Returns:
+        How many decisions were deleted.
+    """
+    before = now - timedelta(days=max(rule.rows_days, rule.repair_days, rule.files_days))
+    kept_runs = sa.select(RUN.c.id)
+    latest = sa.select(sa.func.max(FIRING.c.id)).group_by(FIRING.c.pipeline, FIRING.c.trigger)
+
+    def old(table: sa.Table) -> sa.ColumnElement[bool]:
+        has_run = sa.and_(table.c.run_id.is_not(None), table.c.run_id.in_(kept_runs))
+        return sa.and_(table.c.created_at < before, sa.not_(has_run))
+
+    def work(connection: sa.Connection) -> int:
+        connection.execute(sa.delete(NOTICE).where(old(NOTICE)))
+        going = sa.delete(FIRING).where(old(FIRING), FIRING.c.id.not_in(latest))
+        return connection.execute(going).rowcount
+
+    return ledger.database.write(work)
 
 
 def _last_successes(connection: sa.Connection) -> set[str]:

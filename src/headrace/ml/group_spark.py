@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
-import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.delta.schema import Primitive
 from headrace.delta.spark import read_table
 from headrace.delta.spark_layout import quote
+from headrace.ml.group_desk import Job
 from headrace.ml.group_plan import Group
 from headrace.ml.group_rows import NUMBER_BYTES, OBJECT_BYTES, TEXT_BYTES
 from headrace.ml.group_source import Counted, Source, batch_plans, group_list
 from headrace.ml.group_work import train_group
 from headrace.ml.hosts import spark_host
 from headrace.ml.sampling import sample_batches
+from headrace.ml.spark_job import SparkJob
 from headrace.ml.wire import Address
 
 if TYPE_CHECKING:
@@ -74,7 +72,7 @@ class SparkGroups:
         self._groups = {group.number: group for group in groups}
         self._bins = bins
 
-    def train(self, address: Address, numbers: Sequence[int]) -> SparkJob:
+    def train(self, address: Address, numbers: Sequence[int]) -> Job:
         """Train groups, each with all its rows as one frame."""
 
         def train(key: Any, frame: Any) -> Any:
@@ -86,7 +84,7 @@ class SparkGroups:
 
     def train_batches(
         self, address: Address, numbers: Sequence[int], samples: dict[int, int] | None, seed: int
-    ) -> SparkJob:
+    ) -> Job:
         """Train groups of which a worker never holds all rows.
 
         Args:
@@ -124,10 +122,10 @@ class SparkGroups:
     def close(self) -> None:
         """Spark keeps nothing between the jobs."""
 
-    def _start(self, function: Callable[..., Any], numbers: Sequence[int]) -> SparkJob:
+    def _start(self, function: Callable[..., Any], numbers: Sequence[int]) -> Job:
         placed = self._placed(set(numbers))
         result = placed.groupBy(_GROUP, _BIN).applyInPandas(function, "done int")
-        job = SparkJob(self._spark, result)
+        job = SparkJob(self._spark, "headrace-groups", result.collect)
         job.start()
         return job
 
@@ -211,53 +209,3 @@ def _nothing() -> Any:
     import pandas as pd
 
     return pd.DataFrame({"done": pd.Series([], dtype="int32")})
-
-
-@dataclass
-class _Ended:
-    """How a job ended."""
-
-    error: BaseException | None = None
-
-
-class SparkJob:
-    """A Spark job in a thread, with a tag to cancel it by.
-
-    Args:
-        spark: The session.
-        frame: What is evaluated; its rows are thrown away.
-    """
-
-    def __init__(self, spark: SparkSession, frame: DataFrame) -> None:
-        self._spark = spark
-        self._frame = frame
-        self._tag = f"headrace-groups-{uuid.uuid4().hex[:12]}"
-        self._ended = _Ended()
-        self._thread = threading.Thread(target=self._run, name=self._tag, daemon=True)
-
-    def start(self) -> None:
-        """Start it."""
-        self._thread.start()
-
-    def alive(self) -> bool:
-        """Whether it goes on."""
-        return self._thread.is_alive()
-
-    def problem(self) -> BaseException | None:
-        """Why it failed, or None."""
-        return self._ended.error
-
-    def cancel(self) -> None:
-        """End it; Spark ends its Python workers."""
-        with contextlib.suppress(Exception):
-            self._spark.interruptTag(self._tag)
-        self._thread.join(timeout=60)
-
-    def _run(self) -> None:
-        self._spark.addTag(self._tag)
-        try:
-            self._frame.collect()
-        except Exception as error:  # noqa: BLE001 - read by the driver's thread
-            self._ended.error = error
-        finally:
-            self._spark.removeTag(self._tag)

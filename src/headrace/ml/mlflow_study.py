@@ -6,18 +6,16 @@ success, `study.stop()` raises, the job group stays set, and Ctrl-C cancels noth
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import pickle
-import threading
 import time
-import uuid
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from headrace.exceptions import WorkersLostError
 from headrace.ml.driver import Rules
 from headrace.ml.layers import inside
+from headrace.ml.spark_job import SparkJob
 from headrace.ml.threads import thread_caps
 from headrace.ml.tune_result import StoppedBy
 
@@ -47,7 +45,6 @@ class MlflowStudyDriver:
     rules: Rules
     spark: Any
     first_error: tuple[int, dict[str, Any]] | None = None
-    _outcome: list[BaseException] = field(default_factory=list)
 
     def run(self) -> StoppedBy:
         """Run until the trials, the time or the patience is over; nothing runs afterwards.
@@ -57,20 +54,18 @@ class MlflowStudyDriver:
         """
         limit = self.rules.timeout_s
         deadline = None if limit is None else time.monotonic() + limit
-        tag = f"headrace-tune-{uuid.uuid4().hex[:12]}"
-        # A thread of its own: the job group that stays set belongs to it and ends with it.
-        thread = threading.Thread(target=self._optimize, args=(tag,), name=tag, daemon=True)
-        thread.start()
+        job = SparkJob(self.spark, "headrace-tune", self._optimize)
+        job.start()
         stopped: StoppedBy = "trials"
         try:
-            while thread.is_alive():
-                thread.join(_LOOK_S)
-                if deadline is not None and time.monotonic() >= deadline and thread.is_alive():
+            while job.alive():
+                job.join(_LOOK_S)
+                if deadline is not None and time.monotonic() >= deadline and job.alive():
                     stopped = "deadline"
-                    self._cancel(tag, thread)
+                    _cancel(job)
                     break
         except BaseException:
-            self._cancel(tag, thread)
+            _cancel(job)
             self._end_left("interrupted")
             raise
         self._end_left(stopped)
@@ -78,51 +73,27 @@ class MlflowStudyDriver:
         reason = self.study.user_attrs.get(STOP)
         if stopped == "trials" and reason is not None:
             return "failures" if reason == "failures" else "stop"
-        if stopped == "trials" and self._outcome:
-            self._raise_outcome()
+        error = job.problem()
+        if stopped == "trials" and error is not None:
+            _raise(error)
         return stopped
 
-    @property
-    def _context(self) -> Any:
-        """The classic session's context; None over Connect, which knows tags instead of groups."""
-        return None if "connect" in type(self.spark).__module__ else self.spark.sparkContext
-
-    def _optimize(self, tag: str) -> None:
+    def _optimize(self) -> None:
         from mlflow.pyspark.optuna.study import MlflowSparkStudy
 
-        if self._context is None:
-            self.spark.addTag(tag)
-        else:
-            # MlflowSparkStudy leaves a group that is set alone.
-            self._context.setJobGroup(tag, tag, interruptOnCancel=True)
-        try:
-            twin = MlflowSparkStudy(
-                self.study.study_name,
-                self.study._storage,  # noqa: SLF001 - the same one
-                sampler=self.study.sampler,
-                pruner=self.study.pruner,
-            )
-            twin.optimize(
-                GuardedObjective(self.job, self.data, self.rules),
-                n_trials=self.rules.n_trials,
-                n_jobs=min(self.rules.parallelism, self.rules.n_trials or 1),
-                catch=(Exception,),
-            )
-        except BaseException as error:  # noqa: BLE001 - looked at where it is waited for
-            self._outcome.append(error)
-
-    def _cancel(self, tag: str, thread: threading.Thread) -> None:
-        """End the job, also one that is just about to start."""
-        until = time.monotonic() + _CANCEL_S
-        while thread.is_alive() and time.monotonic() < until:
-            with contextlib.suppress(Exception):
-                if self._context is None:
-                    self.spark.interruptTag(tag)
-                else:
-                    self._context.cancelJobGroup(tag)
-            thread.join(_LOOK_S)
-        if thread.is_alive():
-            log.warning("Spark has not ended the trials of %s within %d s", tag, _CANCEL_S)
+        # It leaves a job group that is set alone.
+        twin = MlflowSparkStudy(
+            self.study.study_name,
+            self.study._storage,  # noqa: SLF001 - the same one
+            sampler=self.study.sampler,
+            pruner=self.study.pruner,
+        )
+        twin.optimize(
+            GuardedObjective(self.job, self.data, self.rules),
+            n_trials=self.rules.n_trials,
+            n_jobs=min(self.rules.parallelism, self.rules.n_trials or 1),
+            catch=(Exception,),
+        )
 
     def _end_left(self, reason: str) -> None:
         """Tell trials that a cancelled or lost task has left running, and end their runs."""
@@ -146,13 +117,19 @@ class MlflowStudyDriver:
                 self.first_error = (trial.number, told)
                 return
 
-    def _raise_outcome(self) -> None:
-        error = self._outcome[0]
-        text = str(error)
-        if "Python worker exited unexpectedly" in text or "crashed" in text:
-            reason = "its Python worker crashed or was killed"
-            raise WorkersLostError(what="MlflowSparkStudy", lost=1, reason=reason) from error
-        raise error
+
+def _cancel(job: SparkJob) -> None:
+    job.cancel(_CANCEL_S)
+    if job.alive():
+        log.warning("Spark has not ended the study's trials within %d s", _CANCEL_S)
+
+
+def _raise(error: BaseException) -> NoReturn:
+    text = str(error)
+    if "Python worker exited unexpectedly" in text or "crashed" in text:
+        reason = "its Python worker crashed or was killed"
+        raise WorkersLostError(what="MlflowSparkStudy", lost=1, reason=reason) from error
+    raise error
 
 
 class GuardedObjective:

@@ -7,11 +7,10 @@ import json
 import os
 import subprocess
 import sys
-import threading
-import uuid
 from typing import Any, Literal, Protocol
 
 from headrace.ml.hosts import LOOPBACK, ray_host, spark_host
+from headrace.ml.spark_job import SparkJob
 from headrace.ml.trial_worker import work
 from headrace.ml.wire import Address
 
@@ -103,31 +102,35 @@ class SparkSlots:
     def __init__(self, spark: Any, data: Any) -> None:
         self._spark = spark
         self.host = spark_host(spark)
-        self._tag = f"headrace-tune-{uuid.uuid4().hex[:12]}"
-        self._jobs: dict[int, _SparkJob] = {}
+        self._jobs: dict[int, SparkJob] = {}
         self._broadcast = None
         if data is not None:
             self._broadcast = spark.sparkContext.broadcast(data)
 
     def start(self, slot: int, address: Address) -> None:
         """Run a job of one task in a thread."""
-        tag = f"{self._tag}-{slot}"
-        job = _SparkJob(self._spark, tag, _spark_work(address, slot, self._broadcast))
+        work = _spark_work(address, slot, self._broadcast)
+
+        def run() -> None:
+            self._spark.range(0, 1, 1, 1).mapInPandas(work, "trials long").collect()
+
+        job = SparkJob(self._spark, f"headrace-tune-{slot}", run)
         self._jobs[slot] = job
         job.start()
 
     def end(self, slot: int) -> None:
         """Cancel the job; Spark ends its Python worker."""
         job = self._jobs.pop(slot, None)
-        if job is not None and job.is_alive():
-            with contextlib.suppress(Exception):
-                self._spark.interruptTag(job.tag)
-            job.join(timeout=30)
+        if job is not None:
+            job.cancel(timeout_s=30)
 
     def problem(self, slot: int) -> str | None:
         """What Spark says about the job, once it has ended."""
         job = self._jobs.get(slot)
-        return None if job is None or job.is_alive() else job.outcome
+        if job is None or job.alive():
+            return None
+        error = job.problem()
+        return "its Spark task ended" if error is None else _spark_reason(error)
 
     def close(self) -> None:
         """Cancel all jobs, and give the data back."""
@@ -136,27 +139,6 @@ class SparkSlots:
         if self._broadcast is not None:
             with contextlib.suppress(Exception):
                 self._broadcast.destroy()
-
-
-class _SparkJob(threading.Thread):
-    """One Spark job of one task, with a tag of its own to cancel it by."""
-
-    def __init__(self, spark: Any, tag: str, function: Any) -> None:
-        super().__init__(name=tag, daemon=True)
-        self._spark = spark
-        self._function = function
-        self.tag = tag
-        self.outcome = "its Spark task ended"
-
-    def run(self) -> None:
-        self._spark.addTag(self.tag)
-        try:
-            frame = self._spark.range(0, 1, 1, 1).mapInPandas(self._function, "trials long")
-            frame.collect()
-        except Exception as error:  # noqa: BLE001 - read by the driver
-            self.outcome = _spark_reason(error)
-        finally:
-            self._spark.removeTag(self.tag)
 
 
 def _spark_work(address: Address, slot: int, broadcast: Any) -> Any:
