@@ -21,19 +21,24 @@ def postgres_server(tmp_path_factory):
     server.stop()
 
 
+@pytest.fixture
+def postgres_url(postgres_server):
+    """The address of an empty ledger on PostgreSQL."""
+    # A schema is a ledger of its own too, and far cheaper than a database.
+    name = f"t{uuid.uuid4().hex}"
+    engine = sa.create_engine(postgres_server.url("postgres"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"CREATE SCHEMA {name}")
+    engine.dispose()
+    return f"{postgres_server.url('postgres')}?options=-csearch_path%3D{name}"
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request, tmp_path):
     """The address of an empty ledger of its own."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/led ger é/ledger.db"
-    server = request.getfixturevalue("postgres_server")
-    # A schema is a ledger of its own too, and far cheaper than a database.
-    name = f"t{uuid.uuid4().hex}"
-    engine = sa.create_engine(server.url("postgres"), isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.exec_driver_sql(f"CREATE SCHEMA {name}")
-    engine.dispose()
-    return f"{server.url('postgres')}?options=-csearch_path%3D{name}"
+    return request.getfixturevalue("postgres_url")
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def ensure_prefect(
     if url is None:
         url = project_server(environment, state).ensure(on_wait=on_wait) + "/api"
     elif not answers(url.rstrip("/") + "/health", timeout_s=30):
-        raise RunTrackingError(url=url, reason="no answer from /health within 30 s")
+        raise RunTrackingError(url=url, reason="no good answer from /health")
     use_prefect(url)
     return url
 

@@ -18,9 +18,9 @@ from headrace.orchestration.triggers.serve import Serving
 from headrace.orchestration.triggers.watchers import Served, Surroundings
 from headrace.profiles.models import Environment
 from headrace.triggers.policy import make_policy
-from tests.ledger.conftest import postgres_server, sqlite_url, url
+from tests.ledger.conftest import postgres_server, postgres_url, sqlite_url, url
 
-__all__ = ["postgres_server", "sqlite_url", "url"]
+__all__ = ["postgres_server", "postgres_url", "sqlite_url", "url"]
 
 
 @contextmanager
