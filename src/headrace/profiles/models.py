@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from headrace.exceptions import ProfileEngineError, ProfileNotFoundError
+from headrace.profiles.notice_blocks import check_name
 from headrace.profiles.secrets import SecretRef, mask_password, resolve_secret
 from headrace.profiles.storage import Storage
 from headrace.profiles.units import format_duration, format_memory, parse_duration, parse_memory
@@ -297,7 +298,7 @@ class PrefectSettings(Model):
     api_url: StrictStr | None = None
     port: Annotated[StrictInt, Field(ge=1, le=65535)] | None = None
     timeout_s: Timeout = 300.0
-    notify: tuple[Annotated[StrictStr, Field(pattern=r"^[^/]+/[^/]+$")], ...] = ()
+    notify: tuple[Annotated[StrictStr, AfterValidator(check_name)], ...] = ()
 
 
 class Origin(Model):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any, get_args
 
 from headrace.exceptions import TriggerDefinitionError, closest
+from headrace.profiles.notice_blocks import check_name
 from headrace.triggers.model import CatchUp, Trigger, TriggerPolicy, WhenBusy, default_name
 from headrace.triggers.templates import check_templates
 
@@ -84,16 +85,7 @@ def _check_options(pipeline: str, given: dict[str, Any]) -> None:
             near = closest(str(value), allowed, cutoff=0) or allowed[0]
             found = f"It is one of {', '.join(allowed)}."
             raise _error(pipeline, f"{key}={value!r} is not known", found, f'{key}="{near}"')
-    notify = given.get("notify", ())
-    if isinstance(notify, str) or not all(
-        isinstance(block, str) and block.count("/") == 1 for block in notify
-    ):
-        raise _error(
-            pipeline,
-            f"notify={notify!r} is no list of Prefect blocks",
-            "A block is named by its type and its name.",
-            'notify=["slack-webhook/data-team"]',
-        )
+    _check_notify(pipeline, given.get("notify", ()))
     long_s = given.get("long_after_s")
     if long_s is not None and (isinstance(long_s, bool) or not float(long_s) > 0):
         raise _error(
@@ -102,6 +94,24 @@ def _check_options(pipeline: str, given: dict[str, Any]) -> None:
             "A run that takes longer is told of.",
             "long_after_s=3600",
         )
+
+
+def _check_notify(pipeline: str, notify: Any) -> None:
+    found = "A block is named by its type and its name"
+    is_list = isinstance(notify, Iterable) and not isinstance(notify, str)
+    try:
+        if is_list:
+            for name in notify:
+                check_name(str(name))
+            return
+    except ValueError as error:
+        found = str(error)
+    raise _error(
+        pipeline,
+        f"notify={notify!r} is no list of Prefect blocks",
+        f"{found}.",
+        'notify=["slack-webhook/data-team"]',
+    )
 
 
 def _check_parameters(function: Callable[..., Any], pipeline: str, trigger: Trigger) -> None:

@@ -31,8 +31,9 @@ def webhook_receiver():
     class Receiver(BaseHTTPRequestHandler):
         def do_POST(self):
             told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(204)
+            self.send_response(200)
             self.end_headers()
+            self.wfile.write(b"ok")  # Slack's own word
 
         def log_message(self, *_):
             pass

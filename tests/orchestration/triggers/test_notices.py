@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import socketserver
+import threading
+from contextlib import contextmanager
+from email import message_from_bytes
+from email.policy import default
+
 import pytest
 
 from headrace import continuous, cron
@@ -48,3 +54,64 @@ def test_a_notification_block_gets_subject_and_body(prefect_url):
         block.save("team", overwrite=True)
         send("custom-webhook/team", "p failed", "Repair it: headrace repair 1")
     assert told == [{"text": "p failed: Repair it: headrace repair 1"}]
+
+
+@contextmanager
+def mail_server():
+    """What a mail server was given, and its port."""
+    told = []
+
+    class Session(socketserver.StreamRequestHandler):
+        def handle(self):
+            self.say("220 here")
+            while line := self.rfile.readline().decode().strip():
+                word = line.upper()[:4]
+                if word == "DATA":
+                    self.say("354 go on")
+                    told.append(b"".join(iter(self.rfile.readline, b".\r\n")))
+                self.say("221 bye" if word == "QUIT" else "250 ok")
+
+        def say(self, text):
+            self.wfile.write(f"{text}\r\n".encode())
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Session) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield told, server.server_address[1]
+        server.shutdown()
+
+
+@pytest.mark.prefect
+def test_a_mail_goes_to_all_its_addresses(prefect_url):
+    prefect_email = pytest.importorskip("prefect_email")
+
+    with mail_server() as (told, port):
+        block = prefect_email.EmailServerCredentials(
+            smtp_server="127.0.0.1", smtp_port=port, smtp_type="INSECURE"
+        )
+        block.save("ops", overwrite=True)
+        send("email-server-credentials/ops?to=a@x.org,b@y.org", "p failed", "Größe: 0")
+    [mail] = [message_from_bytes(text, policy=default) for text in told]
+    assert (mail["Subject"], mail["To"]) == ("p failed", "a@x.org, b@y.org")
+    assert mail.get_content().strip() == "Größe: 0"
+
+
+@pytest.mark.prefect
+def test_slack_gets_subject_and_body(prefect_url, monkeypatch):
+    import requests
+    from prefect.blocks.notifications import SlackWebhook
+
+    def to_here(method, address, **options):
+        asked.append(address)
+        return request(method, url, **options)
+
+    asked, request = [], requests.request
+    with webhook_receiver() as (told, url):
+        monkeypatch.setattr(
+            requests, "request", to_here
+        )  # the block takes Slack's own address only
+        hook = "https://hooks.slack.com/services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX"
+        SlackWebhook(url=hook).save("data-team", overwrite=True)
+        send("slack-webhook/data-team", "p failed", "Repair it: headrace repair 1")
+    assert asked == [hook]
+    assert "p failed" in str(told)
+    assert "Repair it: headrace repair 1" in str(told)

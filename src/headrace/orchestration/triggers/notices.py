@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
+import importlib
 import inspect
 import logging
+import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from email.message import EmailMessage
+from email.utils import formataddr
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -17,6 +22,7 @@ from headrace.ledger.records import GOOD, AttemptRecord, RepairRecord, RunRecord
 from headrace.ledger.store import Ledger
 from headrace.orchestration.triggers.starter import log_path
 from headrace.orchestration.triggers.watchers import Served, Surroundings, is_late
+from headrace.profiles.notice_blocks import MAIL, split_name
 
 log = logging.getLogger("headrace.serve")
 
@@ -113,21 +119,38 @@ def send(name: str, subject: str, body: str) -> None:
     """Send a text through a Prefect block.
 
     Args:
-        name: `type/name`, such as `slack-webhook/data-team`. Any notification block, or a block of
-            type `webhook`, which is given JSON with `subject`, `body` and `text`.
+        name: `type/name`, such as `slack-webhook/data-team`. Any notification block; a block of
+            type `webhook`, which is given JSON with `subject`, `body` and `text`; or a mail server,
+            `email-server-credentials/NAME?to=ADDRESS,ADDRESS`.
         subject: One line.
         body: The text.
     """
     from prefect.blocks.core import Block
 
-    block: Any = Block.load(name)
-    if hasattr(block, "notify"):
+    address, recipients = split_name(name)
+    if address.startswith(f"{MAIL}/"):
+        importlib.import_module("prefect_email")  # Prefect then knows the block's class
+    block: Any = Block.load(address)
+    if recipients:
+        _mail(block, recipients, subject, body)
+    elif hasattr(block, "notify"):
         with block.raise_on_failure():
             _wait(block.notify(body, subject))
-        return
-    answer = _wait(block.call({"subject": subject, "body": body, "text": f"{subject}\n{body}"}))
-    if answer is not None:
-        answer.raise_for_status()
+    else:
+        answer = _wait(block.call({"subject": subject, "body": body, "text": f"{subject}\n{body}"}))
+        if answer is not None:
+            answer.raise_for_status()
+
+
+def _mail(server: Any, recipients: list[str], subject: str, body: str) -> None:
+    message = EmailMessage()
+    message["Subject"] = subject
+    user = server.username or f"{getpass.getuser()}@{socket.getfqdn()}"
+    message["From"] = formataddr(("headrace", user))
+    message["To"] = ", ".join(recipients)
+    message.set_content(body)
+    with server.get_server() as connection:
+        connection.send_message(message)
 
 
 def failure_notice(ledger: Ledger, run: RunRecord, repair: RepairRecord, serve_log: Path) -> Notice:
