@@ -225,6 +225,21 @@ def test_a_retry_in_prefect_asks_the_ledger(flows, ledger, ran):
     assert [repair.seq for repair in ledger.repairs(first.id)] == [0, 1]
 
 
+def test_the_ledger_alone_repairs_what_prefect_has_forgotten(flows, ledger, ran):
+    from prefect.client.orchestration import get_client
+
+    with pytest.raises(TaskFailedError):
+        flows.add_up(count=4, limit=1)
+    run = ledger.list_runs()[0]
+    with get_client(sync_client=True) as client:
+        client.delete_flow_run(run.prefect_flow_run_id)
+    ran()
+    assert repair(run.id, parameters={"limit": 10}) == 6.0
+    assert ran() == ["at_most"]
+    assert ledger.get_run(run.id).state == "success"
+    assert state_names(ledger.current_repair(run.id).prefect_flow_run_id)
+
+
 def test_retries_of_the_flow_run_only_what_failed(flows, ledger, ran):
     with pytest.raises(TaskFailedError):
         flows.add_up.with_options(retries=1)(count=4, limit=1)
