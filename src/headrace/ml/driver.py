@@ -2,57 +2,27 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import pickle
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headrace.exceptions import WorkersLostError
 from headrace.ml.slots import Slots
+from headrace.ml.trial_ends import Rules, TrialEnds
 from headrace.ml.trial_runs import TrialRuns
 from headrace.ml.tune_result import StoppedBy
 from headrace.ml.wire import Switchboard, send
 
 if TYPE_CHECKING:
-    from optuna import Study, Trial
-    from optuna.trial import FrozenTrial
-
-log = logging.getLogger("headrace.ml")
+    from optuna import Trial
 
 # How often a slot is looked at that has not connected, or whose engine may have ended it.
 _LOOK_S = 0.5
 # A worker that never gets to work, this often in a row, will not do so later.
 _MOST_LOST = 3
-
-Callback = Callable[["Study", "FrozenTrial"], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rules:
-    """How a study is run.
-
-    Attributes:
-        n_trials: Trials to run; None for no bound.
-        timeout_s: The study's deadline from its start; None for none.
-        parallelism: Workers.
-        max_failures: Failures in a row that stop the study; None for no bound.
-        retries_of_lost: How often the parameters of a trial are tried again whose worker was lost.
-        deterministic: Ask for a batch, wait for all of it, tell in order.
-        distributions: What is sampled when a trial is asked for.
-        callbacks: Called on the driver after each trial.
-    """
-
-    n_trials: int | None
-    timeout_s: float | None
-    parallelism: int
-    max_failures: int | None
-    retries_of_lost: int
-    deterministic: bool
-    distributions: dict[str, Any]
-    callbacks: Sequence[Callback]
 
 
 @dataclass
@@ -73,7 +43,6 @@ class Driver:
         job: What every worker gets first.
         rules: How the study is run.
         runs: Its MLflow runs, or None.
-        first_error: The first error of an objective, as the worker told it, with its trial.
     """
 
     study: Any
@@ -81,15 +50,22 @@ class Driver:
     job: dict[str, Any]
     rules: Rules
     runs: TrialRuns | None
-    first_error: tuple[int, dict[str, Any]] | None = None
+    _ends: TrialEnds = field(init=False)
     _board: Switchboard = field(init=False)
     _lines: dict[int, Any] = field(default_factory=dict)
     _running: dict[int, _Running] = field(default_factory=dict)
     _asked: int = 0
-    _failures: int = 0
     _lost: int = 0
     _stop: StoppedBy | None = None
     _ended: dict[int, tuple[Trial, Any, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._ends = TrialEnds(self.study, self.rules, self.runs)
+
+    @property
+    def first_error(self) -> tuple[int, dict[str, Any]] | None:
+        """The first error of an objective, as the worker told it, with its trial."""
+        return self._ends.first_error
 
     def run(self) -> StoppedBy:
         """Run until the trials, the time or the patience is over; nothing runs afterwards.
@@ -200,46 +176,28 @@ class Driver:
             self._tell(trial, state, value, error)
 
     def _tell(self, trial: Trial, state: str, value: Any, error: dict[str, Any] | None) -> None:
-        from optuna.trial import TrialState
+        self._ends.end(trial, state, value, error)
+        self._stop_on_failures()
 
-        error = error or wrong_value(state, value)
-        if error is not None:
-            state = "fail"
-            self.first_error = self.first_error or (trial.number, error)
-            trial.set_user_attr("headrace.error", f"{error['type']}: {error['message']}"[:1_000])
-            log.warning("trial %d failed: %s: %s", trial.number, error["type"], error["message"])
-        states = {"pruned": TrialState.PRUNED, "fail": TrialState.FAIL}
-        final = float(value) if state == "complete" else None
-        self._told(self.study.tell(trial, final, states.get(state, TrialState.COMPLETE)))
-
-    def _told(self, frozen: FrozenTrial) -> None:
-        self._failures = self._failures + 1 if frozen.state.name == "FAIL" else 0
-        if self.runs:
-            self.runs.finish(frozen)
-        for callback in self.rules.callbacks:
-            callback(self.study, frozen)
-        limit = self.rules.max_failures
-        if limit is not None and self._failures >= limit:
+    def _stop_on_failures(self) -> None:
+        if self._ends.failed_too_often:
             self._stop = self._stop or "failures"
 
     def _lose(self, slot: int) -> None:
         """A worker is gone: its trial is told, its slot gets another one."""
-        from optuna.trial import TrialState
-
         del self._lines[slot]
         reason = self._reason(slot)
         self.slots.end(slot)
         running = self._running.pop(slot, None)
         if running is not None:
             trial = running.trial
-            log.warning("trial %d lost its worker: %s", trial.number, reason)
-            trial.set_user_attr("headrace.lost", reason)
             earlier = int(trial.user_attrs.get("headrace.retry", 0))
             if earlier < self.rules.retries_of_lost:
                 attrs = {"headrace.retry": earlier + 1, "headrace.retry_of": trial.number}
                 self.study.enqueue_trial(trial.params, user_attrs=attrs)
                 self._asked -= 1
-            self._told(self.study.tell(trial, state=TrialState.FAIL))
+            self._ends.lose(trial, reason)
+            self._stop_on_failures()
             if self._ended and not self._running:
                 self._tell_batch()
         self._replace(slot, reason)
@@ -273,36 +231,15 @@ class Driver:
 
     def _end_all(self) -> None:
         """End every worker; trials that still ran are told as stopped."""
-        from optuna.trial import TrialState
-
         for line in self._lines.values():
             send(line, None)
         self._board.close()
         self.slots.close()
         for running in self._running.values():
-            running.trial.set_user_attr("headrace.stopped", self._stop or "interrupted")
-            frozen = self.study.tell(running.trial, state=TrialState.FAIL)
-            if self.runs:
-                self.runs.finish(frozen)
+            self._ends.stop(running.trial, self._stop or "interrupted")
         for trial, state, (value, error) in self._ended.values():
             self._tell(trial, state, value, error)
         self._running.clear()
-
-
-def wrong_value(state: str, value: Any) -> dict[str, Any] | None:
-    """What is wrong with the value of a complete trial, told like an error of the objective."""
-    if state != "complete" or is_number(value):
-        return None
-    text = f"the objective returned {value!r:.80}, which is no number"
-    return {"type": "ValueError", "message": text, "traceback": text, "error": None}
-
-
-def is_number(value: Any) -> bool:
-    """Whether a study can be told this value."""
-    try:
-        return not math.isnan(float(value))
-    except (TypeError, ValueError):
-        return False
 
 
 def _plain(error: BaseException) -> BaseException:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from headrace.exceptions import WorkersLostError
-from headrace.ml.driver import Rules
 from headrace.ml.layers import inside
 from headrace.ml.spark_job import SparkJob
 from headrace.ml.threads import thread_caps
+from headrace.ml.trial_ends import Rules
 from headrace.ml.tune_result import StoppedBy
 
 log = logging.getLogger("headrace.ml")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
@@ -12,12 +11,10 @@ from typing import Any
 from headrace.bridge.staging import new_staging_table
 from headrace.context import current_context
 from headrace.delta.location import filesystem_path, normal_uri, open_filesystem
-from headrace.ml.driver import Rules, wrong_value
+from headrace.ml.trial_ends import Rules, TrialEnds
 from headrace.ml.trial_runs import TrialRuns
 from headrace.ml.tune_result import StoppedBy
 from headrace.ml.tune_trial import DONE, METRIC, run_trial
-
-log = logging.getLogger("headrace.ml")
 
 _LOOK_S = 0.5
 
@@ -33,7 +30,6 @@ class TuneDriver:
         rules: How the study is run; Ray Tune starts and ends the workers.
         runs: Its MLflow runs, or None.
         scheduler: Ray Tune's scheduler.
-        first_error: The first error of an objective, with its trial.
     """
 
     study: Any
@@ -42,12 +38,19 @@ class TuneDriver:
     rules: Rules
     runs: TrialRuns | None
     scheduler: Any
-    first_error: tuple[int, dict[str, Any]] | None = None
+    _ends: TrialEnds = field(init=False)
     _stop: StoppedBy | None = None
-    _failures: int = 0
     _deadline: float = math.inf
     _interrupted: bool = False
     _running: dict[str, _Running] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._ends = TrialEnds(self.study, self.rules, self.runs)
+
+    @property
+    def first_error(self) -> tuple[int, dict[str, Any]] | None:
+        """The first error of an objective, as the worker told it, with its trial."""
+        return self._ends.first_error
 
     def run(self) -> StoppedBy:
         """Run until the trials, the time or the patience is over; nothing runs afterwards."""
@@ -114,17 +117,13 @@ class TuneDriver:
         if self.is_over() and DONE not in last:
             self._tell_stopped(running)
             return
-        state, value, error = _outcome(last, self.scheduler, lost=lost)
-        number = running.trial.number
-        if lost:
-            running.trial.set_user_attr("headrace.lost", "its Ray worker crashed or was killed")
-            log.warning("trial %d lost its worker", number)
-        if error is not None:
-            self.first_error = self.first_error or (number, error)
-            text = f"{error['type']}: {error['message']}"[:1_000]
-            running.trial.set_user_attr("headrace.error", text)
-            log.warning("trial %d failed: %s", number, text)
-        self._tell(running, state, value)
+        running.report_values()
+        if lost and DONE not in last:
+            self._ends.lose(running.trial, "its Ray worker crashed or was killed")
+        else:
+            self._ends.end(running.trial, *_outcome(last, self.scheduler))
+        if self._ends.failed_too_often:
+            self._stop = self._stop or "failures"
 
     def _take(self, running: _Running, result: dict[str, Any]) -> None:
         """What a result says beside its value."""
@@ -133,21 +132,6 @@ class TuneDriver:
             running.trial.set_user_attr(key, value)
         if result.get("stop"):
             self.study.stop()
-
-    def _tell(self, running: _Running, state: str, value: float | None) -> None:
-        from optuna.trial import TrialState
-
-        states = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED}
-        final = states.get(state, TrialState.FAIL)
-        frozen = running.tell(self.study, final, value)
-        self._failures = self._failures + 1 if state == "fail" else 0
-        if self.runs:
-            self.runs.finish(frozen)
-        for callback in self.rules.callbacks:
-            callback(self.study, frozen)
-        limit = self.rules.max_failures
-        if limit is not None and self._failures >= limit:
-            self._stop = self._stop or "failures"
 
     def _fit(self) -> None:
         from ray import tune
@@ -181,12 +165,8 @@ class TuneDriver:
         self._running.clear()
 
     def _tell_stopped(self, running: _Running) -> None:
-        from optuna.trial import TrialState
-
-        running.trial.set_user_attr("headrace.stopped", self._stop or "interrupted")
-        frozen = running.tell(self.study, TrialState.FAIL, None)
-        if self.runs:
-            self.runs.finish(frozen)
+        running.report_values()
+        self._ends.stop(running.trial, self._stop or "interrupted")
 
 
 @dataclass
@@ -203,24 +183,18 @@ class _Running:
     last: dict[str, Any] = field(default_factory=dict)
     values: dict[int, float] = field(default_factory=dict)
 
-    def tell(self, study: Any, state: Any, value: float | None) -> Any:
-        """Tell the study, intermediate values first."""
+    def report_values(self) -> None:
+        """Tell the study's trial what it has reported so far."""
         for step, reported in sorted(self.values.items()):
             self.trial.report(reported, step)
-        return study.tell(self.trial, value, state)
 
 
-def _outcome(
-    last: dict[str, Any], scheduler: Any, *, lost: bool
-) -> tuple[str, float | None, dict[str, Any] | None]:
-    """How a trial ended: its state, its value, the objective's error."""
+def _outcome(last: dict[str, Any], scheduler: Any) -> tuple[str, Any, dict[str, Any] | None]:
+    """How a trial ended by its last word: its state, its value, the objective's error."""
     if DONE in last:
         state, value, error = last[DONE]
-        error = error or wrong_value(state, value)
-        if error is not None:
-            return "fail", None, error
-        return state, float(value) if state == "complete" else None, None
-    if lost or METRIC not in last:
+        return state, value, error
+    if METRIC not in last:
         return "fail", None, None
     # A scheduler that lets a trial run to its longest ends it there: that is no pruning.
     longest = getattr(scheduler, "_max_t", math.inf)

@@ -7,9 +7,9 @@ import pickle
 from typing import Any, Final
 
 from headrace.exceptions import MlRequestError
-from headrace.ml.driver import is_number
 from headrace.ml.layers import inside
 from headrace.ml.threads import thread_caps
+from headrace.ml.trial_ends import is_number
 from headrace.ml.trial_worker import run_objective, use_environment
 
 METRIC: Final = "headrace_value"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.context import current_context
 from headrace.exceptions import DataTooLargeError, MlRequestError
-from headrace.ml.driver import Callback, Driver, Rules
+from headrace.ml.driver import Driver
 from headrace.ml.engine import active_session, choose_backend, is_connect, slots_of
 from headrace.ml.layers import refuse_nested
 from headrace.ml.mlflow_study import MlflowStudyDriver
@@ -20,6 +20,7 @@ from headrace.ml.slots import LocalSlots, RaySlots, Slots, SparkSlots
 from headrace.ml.spaces import Space, read_space
 from headrace.ml.studies import best_of, end_study_run, open_study
 from headrace.ml.threads import threads_per_worker
+from headrace.ml.trial_ends import Callback, Rules
 from headrace.ml.trial_runs import TrialRuns
 from headrace.ml.tune_checks import check_mlflow_spark, check_ray_tune, check_study
 from headrace.ml.tune_result import TuneResult
