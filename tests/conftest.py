@@ -22,8 +22,17 @@ def command_line(process: psutil.Process) -> str:
     return ""
 
 
+# Compiling the code of a query takes longer than it runs over the few rows of a test.
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
 @pytest.fixture(scope="session")
 def spark(local_spark):
+    for name, value in INTERPRETED.items():
+        local_spark.conf.set(name, value)
     return local_spark
 
 
