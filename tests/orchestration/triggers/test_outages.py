@@ -56,6 +56,19 @@ def _pass_on(source, target):
 
 
 @pytest.fixture
+def project(tmp_path, gate, postgres_url, monkeypatch):
+    for name in ("HEADRACE_PROJECT", "HEADRACE_STATE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{gate.port}/api")
+    monkeypatch.setenv("HEADRACE_LEDGER_URL", postgres_url)
+    made = Project(tmp_path / "served", ledger_url=postgres_url)
+    yield made
+    made.process.send_signal(signal.SIGTERM)
+    assert made.process.wait(timeout=60) == 0
+    made.ledger.close()
+
+
+@pytest.fixture
 def gate(prefect_url):
     made = Gate(urlsplit(prefect_url).port)
     made.open()
@@ -64,14 +77,8 @@ def gate(prefect_url):
 
 
 def test_nothing_is_lost_or_doubled_while_prefect_and_the_database_are_away(
-    tmp_path, gate, postgres_server, postgres_url, monkeypatch
+    project, gate, postgres_server
 ):
-    for name in ("HEADRACE_PROJECT", "HEADRACE_STATE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{gate.port}/api")
-    monkeypatch.setenv("HEADRACE_LEDGER_URL", postgres_url)
-    project = Project(tmp_path / "served", ledger_url=postgres_url)
-
     def drop(name):
         (project.root / "in" / name).write_text("1")
 
@@ -100,6 +107,3 @@ def test_nothing_is_lost_or_doubled_while_prefect_and_the_database_are_away(
     assert {run.parameters["run_id"] for run in followed} == {run.id for run in runs}
     time.sleep(5)
     assert len(project.ledger.list_runs()) == 6
-    project.process.send_signal(signal.SIGTERM)
-    assert project.process.wait(timeout=60) == 0
-    project.ledger.close()
