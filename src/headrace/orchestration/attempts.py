@@ -25,6 +25,7 @@ from headrace.exceptions import (
     HeadraceError,
     LeaseLostError,
     TaskCancelledError,
+    TaskCrashedError,
     TaskDefinitionError,
     TaskFailedError,
     TaskTimeoutError,
@@ -40,6 +41,7 @@ from headrace.ledger.records import (
 from headrace.orchestration.artifacts import show_attachments, show_tables
 from headrace.orchestration.code_version import module_file
 from headrace.orchestration.events import TaskEvent, tell_line, tell_task
+from headrace.orchestration.held_signals import JOINT_S
 from headrace.orchestration.replay import remembered
 from headrace.orchestration.session import RunSession
 from headrace.orchestration.tasks import EngineTask
@@ -260,7 +262,7 @@ def _record_success(attempt: _Attempt, result: AttemptResult) -> Any:
 
 def _record_failure(attempt: _Attempt, error: BaseException) -> None:
     session, record = attempt.session, attempt.record
-    state = _end_state(error, session)
+    state = _end_state(error, attempt)
     # What was measured and written until it failed, when the child came to run at all.
     known: AttemptResult | None = getattr(error, "attempt", None)
     usage = known.usage if known else None
@@ -294,15 +296,17 @@ def _record_failure(attempt: _Attempt, error: BaseException) -> None:
     )
 
 
-def _end_state(error: BaseException, session: RunSession) -> Ended:
-    stopped: Ended = "timed_out" if session.stop_state == "timed_out" else "cancelled"
+def _end_state(error: BaseException, attempt: _Attempt) -> Ended:
     if isinstance(error, TaskTimeoutError):
         return "timed_out"
-    if isinstance(error, TaskCancelledError) or not isinstance(error, Exception):
-        return stopped
     if isinstance(error, TaskFailedError | UserError):
         return "failed"
-    return stopped if session.cancel.is_set() else "crashed"
+    if isinstance(error, Exception) and not isinstance(error, TaskCancelledError):
+        # What ends a process from outside often ends several: our own signal may come right after.
+        wait_s = JOINT_S if type(error) is TaskCrashedError else 0
+        if not attempt.cancel.wait(wait_s):
+            return "crashed"
+    return "timed_out" if attempt.session.stop_state == "timed_out" else "cancelled"
 
 
 def _error_info(error: BaseException) -> ErrorInfo:

@@ -61,8 +61,9 @@ class HeldSignals:
             return
         for number in _HELD:
             handler = signal.getsignal(number)
-            if number not in self._previous and _would_raise(number, handler):
-                self._previous[number] = handler
+            if handler != self._note and _would_raise(number, handler):
+                # Python handles what has come so far first, which may raise: then it isn't set.
+                self._previous.setdefault(number, handler)
                 signal.signal(number, self._note)
         if self._thread is None:
             self._thread = threading.Thread(
@@ -175,8 +176,9 @@ def _restore(previous: dict[signal.Signals, Any]) -> None:
     """Set handlers back, all of them, although one may be called and raise at once."""
     try:
         while previous:
-            number, handler = previous.popitem()
-            signal.signal(number, handler)
+            number = next(iter(previous))
+            signal.signal(number, previous[number])
+            del previous[number]
     except BaseException:
         _restore(previous)
         raise
